@@ -1,0 +1,254 @@
+//! A model's configuration after parsing: what `config.pbtxt` asks for, checked and with every default filled in. The
+//! text format is the host's concern; this type cannot hold a value the batcher or the engine would have to refuse.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{DataType, ModelName, VersionNumber};
+
+/// Everything the engine side knows about a model. Field names follow Triton's `ModelConfig`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelConfig {
+    /// The model's name, equal to its folder's.
+    pub name: ModelName,
+    /// Most rows of one batch; 0 means that the model has no batch dimension and requests run one by one.
+    pub max_batch_size: u32,
+    /// Declared inputs; empty means "as the model file says".
+    pub inputs: Vec<TensorConfig>,
+    /// Declared outputs, perhaps a subset of the file's; empty means "as the model file says".
+    pub outputs: Vec<TensorConfig>,
+    /// How requests wait and are gathered.
+    pub batching: BatchingConfig,
+    /// Executors per version.
+    pub instance_count: NonZeroUsize,
+    /// Threads of one executor.
+    pub threads: InstanceThreads,
+    /// How far ONNX Runtime rewrites the graph.
+    pub graph_optimization: GraphOptimization,
+    /// Which version folders are served.
+    pub version_policy: VersionPolicy,
+    /// The model's file inside a version folder; `model.onnx` unless configured.
+    pub model_filename: String,
+    /// Requests run on every instance before it serves.
+    pub warmup: Vec<WarmupSample>,
+    /// Where batches run.
+    pub execution: Execution,
+    /// The remaining `parameters`, by key.
+    pub parameters: BTreeMap<String, String>,
+}
+
+impl ModelConfig {
+    /// A configuration with Triton's defaults for a model that declares nothing.
+    #[must_use]
+    pub fn named(name: ModelName) -> Self {
+        Self {
+            name,
+            max_batch_size: 0,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            batching: BatchingConfig::default(),
+            instance_count: NonZeroUsize::MIN,
+            threads: InstanceThreads::default(),
+            graph_optimization: GraphOptimization::All,
+            version_policy: VersionPolicy::Latest(1),
+            model_filename: "model.onnx".to_owned(),
+            warmup: Vec::new(),
+            execution: Execution::Auto,
+            parameters: BTreeMap::new(),
+        }
+    }
+}
+
+/// A declared input or output. `dims` leaves out the batch dimension where the model batches, as in `config.pbtxt`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorConfig {
+    /// The tensor's name.
+    pub name: Arc<str>,
+    /// The element type.
+    pub data_type: DataType,
+    /// Dimensions, at least 1 each, or -1 where free.
+    pub dims: Vec<i64>,
+}
+
+/// How requests wait and are gathered into batches (Triton's `dynamic_batching`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchingConfig {
+    /// Batch sizes that run at once when reached, ascending, each from 1 to `max_batch_size`; may be empty.
+    pub preferred_batch_sizes: Vec<u32>,
+    /// How long the oldest request may wait for others while an instance is idle. Zero: never.
+    pub max_queue_delay: Duration,
+    /// Bounds of the queue.
+    pub queue: QueuePolicy,
+}
+
+impl Default for BatchingConfig {
+    fn default() -> Self {
+        Self { preferred_batch_sizes: Vec::new(), max_queue_delay: Duration::ZERO, queue: QueuePolicy::default() }
+    }
+}
+
+/// Bounds of a queue (Triton's `ModelQueuePolicy`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuePolicy {
+    /// Most requests waiting.
+    pub max_queue_size: NonZeroUsize,
+    /// How long a request waits at most; `None` leaves it to the request's own deadline.
+    pub default_timeout: Option<Duration>,
+}
+
+impl QueuePolicy {
+    /// Waiting requests where neither the model nor the server says otherwise.
+    pub const DEFAULT_MAX_QUEUE_SIZE: NonZeroUsize = NonZeroUsize::new(4096).expect("4096 is not zero");
+}
+
+impl Default for QueuePolicy {
+    fn default() -> Self {
+        Self { max_queue_size: Self::DEFAULT_MAX_QUEUE_SIZE, default_timeout: None }
+    }
+}
+
+/// Threads of one instance; 0 leaves the choice to ONNX Runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstanceThreads {
+    /// Threads inside one operator.
+    pub intra_op: u16,
+    /// Operators side by side.
+    pub inter_op: u16,
+}
+
+impl Default for InstanceThreads {
+    /// One thread each: an instance runs on the thread that leases it.
+    fn default() -> Self {
+        Self { intra_op: 1, inter_op: 1 }
+    }
+}
+
+/// ONNX Runtime's graph optimization level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GraphOptimization {
+    /// None.
+    Disabled,
+    /// Semantics-preserving rewrites only.
+    Basic,
+    /// Basic, and fusions.
+    Extended,
+    /// All, layout changes included.
+    All,
+}
+
+/// Which version folders are served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VersionPolicy {
+    /// The highest so many.
+    Latest(u32),
+    /// All.
+    All,
+    /// These.
+    Specific(Vec<VersionNumber>),
+}
+
+impl VersionPolicy {
+    /// The versions to serve out of those present, ascending.
+    #[must_use]
+    pub fn choose(&self, present: &[VersionNumber]) -> Vec<VersionNumber> {
+        let mut chosen = present.to_vec();
+        chosen.sort_unstable();
+        chosen.dedup();
+        match self {
+            Self::Latest(count) => {
+                let surplus = chosen.len().saturating_sub(usize::try_from(*count).unwrap_or(usize::MAX));
+                chosen.split_off(surplus)
+            }
+            Self::All => chosen,
+            Self::Specific(wanted) => {
+                chosen.retain(|version| wanted.contains(version));
+                chosen
+            }
+        }
+    }
+}
+
+/// Where batches run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Execution {
+    /// Inline while measured runs are short, on the instance's own thread otherwise.
+    Auto,
+    /// On the thread that holds the request.
+    Inline,
+    /// On the instance's own thread.
+    Worker,
+}
+
+/// A request to run on each instance before it serves (Triton's `ModelWarmup`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WarmupSample {
+    /// A name for messages.
+    pub name: String,
+    /// Rows; 1 where the model does not batch.
+    pub batch_size: u32,
+    /// The inputs, every one of the model's.
+    pub inputs: Vec<WarmupInput>,
+    /// How often to run it.
+    pub count: u32,
+}
+
+/// One input of a [`WarmupSample`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WarmupInput {
+    /// The input's name.
+    pub name: Arc<str>,
+    /// The element type.
+    pub data_type: DataType,
+    /// Dimensions without the batch dimension; all known.
+    pub dims: Vec<u64>,
+    /// Where the elements come from.
+    pub data: WarmupData,
+}
+
+/// The elements of a [`WarmupInput`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WarmupData {
+    /// Zeros; empty strings for BYTES.
+    Zero,
+    /// Pseudo-random bits in range for the type.
+    Random,
+    /// The bytes of one row, repeated for each.
+    Given(bytes::Bytes),
+}
+
+/// A limit outside its bounds.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} is {got}; it must be {bound}")]
+pub struct LimitError {
+    /// The limit.
+    pub name: &'static str,
+    /// The bound, in words.
+    pub bound: String,
+    /// The value given.
+    pub got: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_policies_choose_from_what_is_present() {
+        let versions = |numbers: &[u64]| -> Vec<VersionNumber> {
+            numbers.iter().filter_map(|&n| VersionNumber::new(n)).collect()
+        };
+        let present = versions(&[3, 1, 10]);
+        let cases = [
+            (VersionPolicy::Latest(1), vec![10]),
+            (VersionPolicy::Latest(2), vec![3, 10]),
+            (VersionPolicy::Latest(9), vec![1, 3, 10]),
+            (VersionPolicy::All, vec![1, 3, 10]),
+            (VersionPolicy::Specific(versions(&[1, 7])), vec![1]),
+        ];
+        for (policy, chosen) in cases {
+            assert_eq!(policy.choose(&present), versions(&chosen), "{policy:?}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The engine's seam: what the batcher and the host know of whatever runs models. Batch memory belongs to the engine:
+//! an instance prepares a slot, the batcher writes each row into it once, and outputs come back as views that keep
+//! their memory alive until the last one is dropped. Submission and completion are apart, so that an instance may run
+//! on the calling thread (CPU) or keep several batches in flight on a device (GPU) behind the same trait.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use crate::{ModelConfig, Signature, Tensor, VersionNumber};
+
+/// Loads model versions.
+pub trait ModelLoader: Send + Sync + 'static {
+    /// Loads one version: opens its file, checks it against the configuration, makes `config.instance_count` instances
+    /// and runs the warm-up on each. Blocks for as long as that takes; call it from a background thread.
+    ///
+    /// # Errors
+    /// A [`LoadError`]; nothing stays loaded then.
+    fn load(&self, request: &LoadRequest<'_>) -> Result<LoadedModel, LoadError>;
+
+    /// Reads a version's signature without keeping it loaded.
+    ///
+    /// # Errors
+    /// As [`ModelLoader::load`].
+    fn inspect(&self, request: &LoadRequest<'_>) -> Result<Signature, LoadError>;
+}
+
+/// What to load.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadRequest<'a> {
+    /// The model's configuration.
+    pub config: &'a ModelConfig,
+    /// The version.
+    pub version: VersionNumber,
+    /// The model's file. It may be replaced on disk afterwards; the loaded version must not notice.
+    pub path: &'a Path,
+}
+
+/// A loaded version, before anyone uses it.
+pub struct LoadedModel {
+    /// Inputs and outputs as served: the file's, narrowed by what the configuration declares.
+    pub signature: Signature,
+    /// The executors, each to be used by one thread at a time.
+    pub instances: Vec<Box<dyn ModelInstance>>,
+    /// The execution provider that runs it, such as `CPUExecutionProvider`.
+    pub provider: &'static str,
+}
+
+/// One executor of a loaded version. It is used in pairs of calls: [`prepare`](Self::prepare), rows appended to the slot
+/// that it returns, then [`submit`](Self::submit).
+pub trait ModelInstance: Send {
+    /// Readies memory for a batch of this layout and returns it for writing. A slot prepared before and never submitted
+    /// is reused.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the memory cannot be had.
+    fn prepare(&mut self, layout: &BatchLayout) -> Result<&mut dyn Slot, EngineError>;
+
+    /// Starts the batch in the slot last prepared and calls `done` exactly once, from this thread before returning or
+    /// from another one later. At most [`capacity`](Self::capacity) batches may be in flight.
+    fn submit(&mut self, done: Completion);
+
+    /// Batches that may be in flight: 1 where `submit` runs to the end on the calling thread.
+    fn capacity(&self) -> NonZeroUsize {
+        NonZeroUsize::MIN
+    }
+
+    /// Whether `submit` always calls `done` before it returns.
+    fn completes_inline(&self) -> bool {
+        true
+    }
+}
+
+/// The shape of a batch: per input, in the signature's order, the full shape with all rows in its first dimension.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BatchLayout {
+    /// Full shapes.
+    pub shapes: Vec<Vec<u64>>,
+}
+
+/// Memory of one batch while it is written.
+pub trait Slot {
+    /// Appends rows of input `input` (its position in the signature): elements as in a [`Tensor`]. For each input the
+    /// appended rows must add up to the layout's shape before the batch is submitted.
+    ///
+    /// # Panics
+    /// When more is appended than the layout has room for.
+    fn append(&mut self, input: usize, rows: &[u8]);
+}
+
+/// Called once with the outcome of a batch.
+pub type Completion = Box<dyn FnOnce(Result<BatchOutput, EngineError>) + Send>;
+
+/// The outputs of a batch in the signature's order. Their data are views of engine memory.
+#[derive(Debug)]
+pub struct BatchOutput {
+    /// Full tensors, all rows in the first dimension where the model batches.
+    pub tensors: Vec<Tensor>,
+}
+
+/// A batch failed. Every request in it gets a clone.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// The engine refused or failed to run it.
+    #[error("running the model failed: {0}")]
+    Run(String),
+    /// An output is not what the signature says.
+    #[error("output '{output}' of the model is {got}, but its signature says {expected}")]
+    Output {
+        /// The output.
+        output: String,
+        /// What the signature says.
+        expected: String,
+        /// What the engine returned.
+        got: String,
+    },
+    /// Memory for the batch could not be had.
+    #[error("no memory for a batch of {bytes} bytes")]
+    Memory {
+        /// Bytes asked for.
+        bytes: u64,
+    },
+}
+
+/// A version could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// ONNX Runtime's library is missing or unusable.
+    #[error("{0}")]
+    Library(String),
+    /// The file cannot be read or is no ONNX model.
+    #[error("loading {}: {message}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the engine said.
+        message: String,
+    },
+    /// File and configuration disagree; every disagreement is listed.
+    #[error("{}", problems.join("; "))]
+    Mismatch {
+        /// One text per disagreement.
+        problems: Vec<String>,
+    },
+    /// Something this build cannot serve.
+    #[error("{0}")]
+    Unsupported(String),
+    /// A warm-up request failed.
+    #[error("warm-up '{sample}' failed: {message}")]
+    Warmup {
+        /// The warm-up's name.
+        sample: String,
+        /// Why.
+        message: String,
+    },
+}

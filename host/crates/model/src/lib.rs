@@ -1,0 +1,29 @@
+//! Airlock's vocabulary: data types, tensors, signatures, validated model configuration, the engine's seam and the
+//! error codes. Everything here is a value or a trait; there is no IO, no clock and no runtime, so every other crate
+//! can depend on it and be tested without them. Types are valid by construction: whoever holds one need not check it.
+
+mod config;
+mod data_type;
+mod engine;
+mod error_code;
+mod moment;
+mod name;
+mod signature;
+mod tensor;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use config::{
+    BatchingConfig, Execution, GraphOptimization, InstanceThreads, LimitError, ModelConfig, QueuePolicy, TensorConfig,
+    VersionPolicy, WarmupData, WarmupInput, WarmupSample,
+};
+pub use data_type::DataType;
+pub use engine::{
+    BatchLayout, BatchOutput, Completion, EngineError, LoadError, LoadRequest, LoadedModel, ModelInstance, ModelLoader,
+    Slot,
+};
+pub use error_code::{ErrorCode, GrpcStatus};
+pub use moment::Moment;
+pub use name::{ModelName, NameError, VersionNumber};
+pub use signature::{Signature, SignatureMismatch, TensorSpec, display_shape};
+pub use tensor::{BytesElements, Tensor, TensorError, element_count};

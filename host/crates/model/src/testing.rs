@@ -1,0 +1,183 @@
+//! A fake engine behind the seam, with the arithmetic of a real one: `y = x + 1` over unsigned bytes. It records what it
+//! ran, can hold batches back until a test releases them, and can fail on request.
+
+use std::num::NonZeroUsize;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+
+use crate::{
+    BatchLayout, BatchOutput, Completion, DataType, EngineError, LoadError, LoadRequest, LoadedModel, ModelInstance,
+    ModelLoader, Signature, Slot, Tensor, TensorSpec,
+};
+
+/// How a fake instance behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FakeMode {
+    /// Completes inside `submit`, as on CPU.
+    Inline,
+    /// Completes when the test calls [`FakeControl::release`], as a device would.
+    Held,
+    /// Every batch fails.
+    Failing,
+}
+
+/// What a test sees of its fake instances.
+#[derive(Clone, Debug, Default)]
+pub struct FakeControl {
+    state: Arc<Mutex<ControlState>>,
+}
+
+#[derive(Debug, Default)]
+struct ControlState {
+    batches: Vec<Vec<u64>>,
+    held: Vec<Sender<()>>,
+    loads: usize,
+}
+
+impl FakeControl {
+    /// The first input's shape of every batch run so far.
+    #[must_use]
+    pub fn batches(&self) -> Vec<Vec<u64>> {
+        self.lock().batches.clone()
+    }
+
+    /// How often the loader loaded.
+    #[must_use]
+    pub fn loads(&self) -> usize {
+        self.lock().loads
+    }
+
+    /// Lets the oldest held batch complete; false when none is held.
+    #[must_use]
+    pub fn release(&self) -> bool {
+        let mut state = self.lock();
+        if state.held.is_empty() {
+            return false;
+        }
+        state.held.remove(0).send(()).is_ok()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, ControlState> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// One input `x` and one output `y`, both UINT8 of shape [-1, -1].
+#[must_use]
+pub fn fake_signature() -> Signature {
+    let spec = |name: &str| TensorSpec { name: name.into(), data_type: DataType::Uint8, shape: vec![-1, -1] };
+    Signature { inputs: vec![spec("x")], outputs: vec![spec("y")] }
+}
+
+/// A request's input for [`fake_signature`]: `rows` rows of `width` bytes `value`.
+#[must_use]
+pub fn fake_input(rows: u64, width: u64, value: u8) -> Tensor {
+    let len = usize::try_from(rows * width).unwrap_or(0);
+    Tensor::new("x".into(), DataType::Uint8, vec![rows, width], Bytes::from(vec![value; len]))
+        .expect("length follows from the shape")
+}
+
+/// An instance of the fake engine.
+pub struct FakeInstance {
+    mode: FakeMode,
+    control: FakeControl,
+    shape: Vec<u64>,
+    slot: FakeSlot,
+}
+
+struct FakeSlot {
+    data: Vec<u8>,
+    capacity: usize,
+}
+
+impl FakeInstance {
+    /// An instance that reports to `control`.
+    #[must_use]
+    pub fn new(mode: FakeMode, control: FakeControl) -> Self {
+        Self { mode, control, shape: Vec::new(), slot: FakeSlot { data: Vec::new(), capacity: 0 } }
+    }
+}
+
+impl Slot for FakeSlot {
+    fn append(&mut self, input: usize, rows: &[u8]) {
+        assert_eq!(input, 0, "the fake has one input");
+        self.data.extend_from_slice(rows);
+        assert!(self.data.len() <= self.capacity, "more rows than the layout has room for");
+    }
+}
+
+impl ModelInstance for FakeInstance {
+    fn prepare(&mut self, layout: &BatchLayout) -> Result<&mut dyn Slot, EngineError> {
+        self.shape.clone_from(&layout.shapes[0]);
+        let capacity = usize::try_from(self.shape.iter().product::<u64>()).unwrap_or(usize::MAX);
+        self.slot = FakeSlot { data: Vec::with_capacity(capacity), capacity };
+        Ok(&mut self.slot)
+    }
+
+    fn submit(&mut self, done: Completion) {
+        let data = std::mem::take(&mut self.slot.data);
+        assert_eq!(data.len(), self.slot.capacity, "every row of the layout is written before submit");
+        self.control.lock().batches.push(self.shape.clone());
+        let output: Vec<u8> = data.iter().map(|x| x.wrapping_add(1)).collect();
+        let result = Tensor::new("y".into(), DataType::Uint8, self.shape.clone(), Bytes::from(output))
+            .map(|y| BatchOutput { tensors: vec![y] })
+            .map_err(|error| EngineError::Run(error.to_string()));
+        match self.mode {
+            FakeMode::Inline => done(result),
+            FakeMode::Failing => done(Err(EngineError::Run("the fake was told to fail".to_owned()))),
+            FakeMode::Held => {
+                let (release, released): (Sender<()>, Receiver<()>) = channel();
+                self.control.lock().held.push(release);
+                std::thread::spawn(move || {
+                    let _ = released.recv();
+                    done(result);
+                });
+            }
+        }
+    }
+
+    fn capacity(&self) -> NonZeroUsize {
+        if self.mode == FakeMode::Held { NonZeroUsize::MIN.saturating_add(1) } else { NonZeroUsize::MIN }
+    }
+
+    fn completes_inline(&self) -> bool {
+        self.mode != FakeMode::Held
+    }
+}
+
+/// Loads fake instances and counts how often it did.
+pub struct FakeLoader {
+    mode: FakeMode,
+    control: FakeControl,
+}
+
+impl FakeLoader {
+    /// A loader whose instances behave as `mode` and report to `control`.
+    #[must_use]
+    pub fn new(mode: FakeMode, control: FakeControl) -> Self {
+        Self { mode, control }
+    }
+}
+
+impl ModelLoader for FakeLoader {
+    /// A file that starts with `bad` does not load.
+    fn load(&self, request: &LoadRequest<'_>) -> Result<LoadedModel, LoadError> {
+        let signature = self.inspect(request)?;
+        self.control.lock().loads += 1;
+        let instances = (0..request.config.instance_count.get())
+            .map(|_| Box::new(FakeInstance::new(self.mode, self.control.clone())) as Box<dyn ModelInstance>)
+            .collect();
+        Ok(LoadedModel { signature, instances, provider: "FakeExecutionProvider" })
+    }
+
+    fn inspect(&self, request: &LoadRequest<'_>) -> Result<Signature, LoadError> {
+        let failure = |message: String| LoadError::File { path: request.path.to_path_buf(), message };
+        let content = std::fs::read(request.path).map_err(|error| failure(error.to_string()))?;
+        if content.starts_with(b"bad") {
+            return Err(failure("the fake was told to refuse it".to_owned()));
+        }
+        Ok(fake_signature())
+    }
+}
