@@ -1,0 +1,77 @@
+//! What a model file says of its inputs and outputs, in our words: each is either a tensor of a v2 data type or something
+//! no request can carry, with a text that says what to do about it.
+
+use std::sync::Arc;
+
+use model::DataType;
+use ort::session::Session;
+use ort::value::{Outlet, ValueType};
+
+use crate::element::data_type_of;
+use crate::raw::{ShapeKnown, Side, has_shape};
+
+/// The inputs and outputs of a model file, in its order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileSignature {
+    pub(crate) inputs: Vec<FileTensor>,
+    pub(crate) outputs: Vec<FileTensor>,
+}
+
+/// One input or output of a model file.
+#[derive(Clone, Debug)]
+pub(crate) struct FileTensor {
+    pub(crate) name: Arc<str>,
+    pub(crate) kind: FileTensorKind,
+}
+
+/// What an input or output is.
+#[derive(Clone, Debug)]
+pub(crate) enum FileTensorKind {
+    /// A tensor of a v2 data type; -1 for every free dimension, named or not, and no dimension at all for a scalar. `None`
+    /// where the file leaves the very number of dimensions open.
+    Tensor { data_type: DataType, shape: Option<Vec<i64>> },
+    /// Something else: what it is, and what to do.
+    Unsupported { what: String, advice: &'static str },
+}
+
+impl FileSignature {
+    /// Reads what a session knows.
+    ///
+    /// # Errors
+    /// ONNX Runtime's words.
+    pub(crate) fn of(session: &Session) -> Result<Self, String> {
+        let read = |side: Side, outlets: &[Outlet]| -> Result<Vec<FileTensor>, String> {
+            let indexed = outlets.iter().enumerate();
+            indexed.map(|(i, outlet)| Ok(FileTensor::of(outlet, has_shape(session, side, i)?))).collect()
+        };
+        Ok(Self { inputs: read(Side::Input, session.inputs())?, outputs: read(Side::Output, session.outputs())? })
+    }
+}
+
+impl FileTensor {
+    fn of(outlet: &Outlet, shape_known: ShapeKnown) -> Self {
+        let unsupported = |what: &str, advice| FileTensorKind::Unsupported { what: what.to_owned(), advice };
+        let kind = match outlet.dtype() {
+            ValueType::Tensor { ty, shape, .. } => match data_type_of(*ty) {
+                Some(data_type) => {
+                    let shape: Vec<i64> = shape.iter().map(|&dim| dim.max(-1)).collect();
+                    FileTensorKind::Tensor { data_type, shape: (shape_known == ShapeKnown::Yes).then_some(shape) }
+                }
+                None => unsupported(&format!("a tensor of type {ty}"), CAST),
+            },
+            ValueType::Sequence(element) if matches!(**element, ValueType::Map { .. }) => {
+                unsupported("a sequence of maps", ZIPMAP)
+            }
+            ValueType::Sequence(_) => unsupported("a sequence", SEQUENCE),
+            ValueType::Map { .. } => unsupported("a map", ZIPMAP),
+            ValueType::Optional(_) => unsupported("an optional", OPTIONAL),
+        };
+        Self { name: outlet.name().into(), kind }
+    }
+}
+
+const CAST: &str = "add a Cast to one of the v2 data types before exporting it";
+const ZIPMAP: &str =
+    "export it with options={'zipmap': False} (skl2onnx; zipmap=False elsewhere), so that it is a tensor";
+const SEQUENCE: &str = "join its elements with ConcatFromSequence or give each a tensor of its own before exporting it";
+const OPTIONAL: &str = "unwrap it with OptionalGetElement before exporting it";

@@ -1,0 +1,166 @@
+//! The requests a configuration asks to run on every instance before it serves (Triton's `model_warmup`). They take the
+//! way of any other batch: checked against the signature, written row by row, run, and their outputs checked.
+
+use bytes::{Bytes, BytesMut};
+use model::{
+    BatchLayout, DataType, LoadError, ModelConfig, ModelInstance as _, Signature, Slot, Tensor, WarmupData,
+    WarmupInput, WarmupSample, element_count,
+};
+
+use crate::instance::CpuInstance;
+
+/// A warm-up request, checked and with its elements made.
+pub(crate) struct Warmup<'a> {
+    sample: &'a WarmupSample,
+    inputs: Vec<Tensor>,
+}
+
+/// Makes the elements of every sample of `config`.
+///
+/// # Errors
+/// [`LoadError::Warmup`] naming the sample that does not fit the signature.
+pub(crate) fn prepare<'a>(config: &'a ModelConfig, signature: &Signature) -> Result<Vec<Warmup<'a>>, LoadError> {
+    let checked = config.warmup.iter().map(|sample| {
+        let inputs = inputs_of(sample, config, signature)
+            .map_err(|message| LoadError::Warmup { sample: sample.name.clone(), message })?;
+        Ok(Warmup { sample, inputs })
+    });
+    checked.collect()
+}
+
+impl Warmup<'_> {
+    /// Runs the sample on `instance` as often as it says.
+    ///
+    /// # Errors
+    /// [`LoadError::Warmup`] when a run fails.
+    pub(crate) fn run(&self, instance: &mut CpuInstance) -> Result<(), LoadError> {
+        let layout = BatchLayout { shapes: self.inputs.iter().map(|tensor| tensor.shape().to_vec()).collect() };
+        for _ in 0..self.sample.count {
+            let filled = instance.prepare(&layout).map(|slot| fill(slot, &self.inputs));
+            filled
+                .and_then(|()| instance.run())
+                .map_err(|error| LoadError::Warmup { sample: self.sample.name.clone(), message: error.to_string() })?;
+        }
+        Ok(())
+    }
+}
+
+fn fill(slot: &mut dyn Slot, inputs: &[Tensor]) {
+    for (i, tensor) in inputs.iter().enumerate() {
+        slot.append(i, tensor.data());
+    }
+}
+
+fn inputs_of(sample: &WarmupSample, config: &ModelConfig, signature: &Signature) -> Result<Vec<Tensor>, String> {
+    let rows = (config.max_batch_size > 0).then_some(sample.batch_size);
+    let tensors = sample.inputs.iter().map(|input| tensor_of(input, rows)).collect::<Result<Vec<_>, _>>()?;
+    let checked = signature.check_inputs(tensors, config.max_batch_size);
+    checked.map(|(ordered, _)| ordered).map_err(|mismatch| mismatch.text(config.name.as_str()))
+}
+
+/// `rows` is `None` where the model does not batch.
+fn tensor_of(input: &WarmupInput, rows: Option<u32>) -> Result<Tensor, String> {
+    let shape: Vec<u64> = rows.map(u64::from).into_iter().chain(input.dims.iter().copied()).collect();
+    let row_len = |size: usize| {
+        let count = element_count(&input.dims).and_then(|count| usize::try_from(count).ok());
+        count.and_then(|count| count.checked_mul(size)).ok_or_else(|| format!("input '{}' is too large", input.name))
+    };
+    // An empty string is four zero bytes: its length.
+    let row = match &input.data {
+        WarmupData::Zero => Bytes::from(vec![0; row_len(input.data_type.element_size().unwrap_or(4))?]),
+        WarmupData::Random => match input.data_type.element_size() {
+            Some(size) => random_elements(input.data_type, row_len(size)? / size),
+            None => Bytes::from(vec![0; row_len(4)?]),
+        },
+        WarmupData::Given(row) => row.clone(),
+    };
+    let data =
+        repeated(&row, rows.unwrap_or(1) as usize).ok_or_else(|| format!("input '{}' is too large", input.name))?;
+    Tensor::new(input.name.clone(), input.data_type, shape, data).map_err(|error| error.to_string())
+}
+
+fn repeated(row: &Bytes, rows: usize) -> Option<Bytes> {
+    if rows == 1 {
+        return Some(row.clone());
+    }
+    let mut data = BytesMut::with_capacity(row.len().checked_mul(rows)?);
+    (0..rows).for_each(|_| data.extend_from_slice(row));
+    Some(data.freeze())
+}
+
+/// Pseudo-random elements, the same on every load: any bits for integers, 0 or 1 for BOOL, and from 0.5 to 1 for floats,
+/// whose other bits may mean infinities.
+fn random_elements(data_type: DataType, count: usize) -> Bytes {
+    let size = data_type.element_size().unwrap_or(0);
+    let mut state = 0_u64;
+    let mut data = BytesMut::with_capacity(count * size);
+    for _ in 0..count {
+        let bits = next_random(&mut state);
+        let element = match data_type {
+            DataType::Bool => bits & 1,
+            DataType::Fp16 => 0x3800 | (bits & 0x3ff),
+            DataType::Bf16 => 0x3f00 | (bits & 0x7f),
+            DataType::Fp32 => 0x3f00_0000 | (bits & 0x7f_ffff),
+            DataType::Fp64 => 0x3fe0_0000_0000_0000 | (bits & 0xf_ffff_ffff_ffff),
+            _ => bits,
+        };
+        data.extend_from_slice(&element.to_le_bytes()[..size]);
+    }
+    data.freeze()
+}
+
+/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_floats_are_finite_and_bools_are_bools() {
+        let floats = random_elements(DataType::Fp32, 1000);
+        for bytes in floats.chunks_exact(4) {
+            let value = f32::from_le_bytes(bytes.try_into().expect("four bytes"));
+            assert!((0.5..1.0).contains(&value), "{value}");
+        }
+        let doubles = random_elements(DataType::Fp64, 1000);
+        for bytes in doubles.chunks_exact(8) {
+            let value = f64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+            assert!((0.5..1.0).contains(&value), "{value}");
+        }
+        assert!(random_elements(DataType::Bool, 1000).iter().all(|&byte| byte <= 1));
+        assert_eq!(random_elements(DataType::Int16, 3).len(), 6);
+    }
+
+    #[test]
+    fn every_kind_of_data_makes_a_tensor() {
+        for data_type in DataType::ALL {
+            for data in [WarmupData::Zero, WarmupData::Random] {
+                let input = WarmupInput { name: "x".into(), data_type, dims: vec![2, 3], data };
+                assert_eq!(tensor_of(&input, Some(4)).expect("fits").shape(), [4, 2, 3]);
+                assert_eq!(tensor_of(&input, None).expect("fits").shape(), [2, 3]);
+            }
+        }
+        let given = |bytes: &'static [u8]| WarmupInput {
+            name: "x".into(),
+            data_type: DataType::Uint8,
+            dims: vec![2],
+            data: WarmupData::Given(Bytes::from_static(bytes)),
+        };
+        assert_eq!(&tensor_of(&given(&[1, 2]), Some(2)).expect("fits").data()[..], [1, 2, 1, 2]);
+        assert!(tensor_of(&given(&[1, 2, 3]), Some(2)).expect_err("too long").contains("'x'"));
+        let huge = WarmupInput {
+            name: "x".into(),
+            data_type: DataType::Fp32,
+            dims: vec![1 << 40, 1 << 40],
+            data: WarmupData::Zero,
+        };
+        assert!(tensor_of(&huge, None).expect_err("too large").contains("too large"));
+    }
+}

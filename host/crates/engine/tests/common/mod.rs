@@ -1,0 +1,93 @@
+//! What the engine's tests share: the real library, found as the product finds it, the fixture models, and a way to run
+//! one batch. Without a library every test fails with the text that says how to provide one.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+
+use bytes::Bytes;
+use engine::{OrtLoader, OrtRuntime, find_library};
+use model::{
+    BatchLayout, BatchOutput, DataType, EngineError, LoadError, LoadRequest, LoadedModel, ModelConfig, ModelInstance,
+    ModelLoader as _, ModelName, Tensor, TensorConfig, VersionNumber,
+};
+
+pub(crate) fn loader() -> OrtLoader {
+    let location = find_library(None).unwrap_or_else(|error| panic!("{error}"));
+    OrtLoader::new(OrtRuntime::init(&location.path).unwrap_or_else(|error| panic!("{error}")))
+}
+
+pub(crate) fn fixture(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/fixtures/models").join(file)
+}
+
+/// A configuration that declares nothing.
+pub(crate) fn config(max_batch_size: u32) -> ModelConfig {
+    let name = ModelName::new("m").expect("a name");
+    ModelConfig { max_batch_size, ..ModelConfig::named(name) }
+}
+
+pub(crate) fn declared(name: &str, data_type: DataType, dims: &[i64]) -> TensorConfig {
+    TensorConfig { name: name.into(), data_type, dims: dims.to_vec() }
+}
+
+pub(crate) fn load_path(path: &Path, config: &ModelConfig) -> Result<LoadedModel, LoadError> {
+    let version = VersionNumber::new(1).expect("a version");
+    loader().load(&LoadRequest { config, version, path })
+}
+
+pub(crate) fn load(file: &str, config: &ModelConfig) -> LoadedModel {
+    load_path(&fixture(file), config).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+pub(crate) fn load_error(file: &str, config: &ModelConfig) -> LoadError {
+    match load_path(&fixture(file), config) {
+        Ok(_) => panic!("{file} should not load"),
+        Err(error) => error,
+    }
+}
+
+/// The only instance of a model.
+pub(crate) fn instance(loaded: LoadedModel) -> Box<dyn ModelInstance> {
+    let [instance] = <[_; 1]>::try_from(loaded.instances).ok().expect("one instance");
+    instance
+}
+
+pub(crate) fn tensor(data_type: DataType, shape: &[u64], data: impl Into<Bytes>) -> Tensor {
+    Tensor::new("x".into(), data_type, shape.to_vec(), data.into()).expect("fits")
+}
+
+pub(crate) fn floats(shape: &[u64], values: &[f32]) -> Tensor {
+    tensor(DataType::Fp32, shape, values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>())
+}
+
+pub(crate) fn to_floats(data: &[u8]) -> Vec<f32> {
+    data.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes"))).collect()
+}
+
+/// v2's encoding of strings.
+pub(crate) fn strings<S: AsRef<[u8]>>(elements: &[S]) -> Vec<u8> {
+    let encode = |element: &S| {
+        let bytes = element.as_ref();
+        [&u32::try_from(bytes.len()).expect("short").to_le_bytes()[..], bytes].concat()
+    };
+    elements.iter().flat_map(encode).collect()
+}
+
+/// Runs one batch whose inputs are in the signature's order, and checks that the answer came before `submit` returned.
+pub(crate) fn run(instance: &mut dyn ModelInstance, inputs: &[Tensor]) -> Result<BatchOutput, EngineError> {
+    let layout = BatchLayout { shapes: inputs.iter().map(|tensor| tensor.shape().to_vec()).collect() };
+    let slot = instance.prepare(&layout)?;
+    for (i, tensor) in inputs.iter().enumerate() {
+        slot.append(i, tensor.data());
+    }
+    submit(instance)
+}
+
+pub(crate) fn submit(instance: &mut dyn ModelInstance) -> Result<BatchOutput, EngineError> {
+    let (sender, receiver) = mpsc::channel();
+    instance.submit(Box::new(move |output| sender.send(output).expect("the test waits")));
+    let output = receiver.try_recv().expect("a CPU instance completes inside submit");
+    assert!(receiver.try_recv().is_err(), "exactly one answer");
+    output
+}
