@@ -1,0 +1,38 @@
+//! Long tests and benchmarks: programs of the `tests` package, run against a server that is built here.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::layout::Layout;
+use crate::{plugins, process, setup};
+
+/// What to run and against which build.
+#[derive(clap::Args, Debug)]
+pub(crate) struct MeasureArgs {
+    /// The Cargo profile of the server: release, or dist as published figures use
+    #[arg(long, default_value = "release")]
+    pub(crate) profile: String,
+    /// Its name and arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<String>,
+}
+
+/// Builds the server and runs the program `binary` of the `tests` package.
+pub(crate) fn measure(layout: &Layout, binary: &str, args: &MeasureArgs) -> Result<()> {
+    if !matches!(args.profile.as_str(), "release" | "dist") {
+        bail!("--profile is release or dist, not {:?}", args.profile);
+    }
+    setup::setup(layout)?;
+    plugins::build_all(layout.root())?;
+    let mut server = Command::new("cargo");
+    server.args(["build", "--profile", &args.profile, "--package", "airlock"]).current_dir(layout.root());
+    process::run(&mut server)?;
+    let mut program = Command::new("cargo");
+    program
+        .args(["run", "--quiet", "--release", "--package", "tests", "--bin", binary, "--"])
+        .args(&args.arguments)
+        .envs(layout.test_environment(&args.profile))
+        .current_dir(layout.root());
+    process::run(&mut program)
+}
