@@ -1,1 +1,24 @@
-//! batching
+//! Dynamic batching of one model version. A pure queue ([`BatchQueue`]) decides what runs together and when; a thin
+//! driver ([`BatchHandle`]) around it leases instances, runs batches and hands every request its own rows. The queue
+//! never reads a clock and the driver never decides, so what is worth simulating can be simulated in milliseconds.
+//!
+//! Always true: a request is answered exactly once or was dropped by its caller; no batch mixes shapes; a batch in
+//! flight belongs to no caller, so a client that leaves takes nobody with it.
+
+mod cell;
+mod decision;
+mod handle;
+mod mode;
+mod outputs;
+mod queue;
+mod report;
+mod runner;
+mod state;
+mod submission;
+mod worker;
+
+pub use decision::{BatchRules, Decision};
+pub use handle::{BatchHandle, BatcherSnapshot, BatcherSpec};
+pub use mode::Mode;
+pub use queue::{Arrival, Batch, BatchQueue, QueueIsFull, ShapeKey, Taken, Ticket};
+pub use report::{BatchError, BatchObserver, BatchReport, DropReason, InferenceRequest, Inferred};

@@ -1,0 +1,145 @@
+//! Where a request and whoever runs it meet: a cell that holds the answer until the request's future picks it up, and
+//! through which the future can be asked to lead the next batch. Its lock is a leaf: nothing is called while it is held.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use model::EngineError;
+
+use crate::report::{BatchError, Inferred};
+
+/// A request's answer.
+pub(crate) type Outcome = Result<Inferred, BatchError>;
+
+/// What a waiting request hears.
+#[derive(Debug)]
+pub(crate) enum Signal {
+    /// Its answer.
+    Done(Outcome),
+    /// It should run the next batch.
+    Lead,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct RequestCell {
+    state: Mutex<CellState>,
+}
+
+#[derive(Debug, Default)]
+struct CellState {
+    outcome: Option<Outcome>,
+    lead: bool,
+    waker: Option<Waker>,
+}
+
+impl RequestCell {
+    /// Asks the request to lead; the waker, if any, is for the caller to call once it holds no lock.
+    pub(crate) fn ask_to_lead(&self) -> Option<Waker> {
+        let mut state = self.lock();
+        state.lead = true;
+        state.waker.take()
+    }
+
+    /// Whether the answer is there.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.lock().outcome.is_some()
+    }
+
+    /// Waits for the next signal; an answer goes before a request to lead.
+    pub(crate) async fn signal(&self) -> Signal {
+        std::future::poll_fn(|context| self.poll_signal(context)).await
+    }
+
+    fn poll_signal(&self, context: &Context<'_>) -> Poll<Signal> {
+        let mut state = self.lock();
+        if let Some(outcome) = state.outcome.take() {
+            return Poll::Ready(Signal::Done(outcome));
+        }
+        if std::mem::take(&mut state.lead) {
+            return Poll::Ready(Signal::Lead);
+        }
+        match &mut state.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    fn answer(&self, outcome: Outcome) {
+        let waker = {
+            let mut state = self.lock();
+            state.outcome = Some(outcome);
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CellState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The right, and the duty, to answer a request once. Dropped unused, it answers that the batch was lost.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    cell: Option<Arc<RequestCell>>,
+}
+
+impl Reply {
+    pub(crate) fn new(cell: Arc<RequestCell>) -> Self {
+        Self { cell: Some(cell) }
+    }
+
+    /// Answers.
+    pub(crate) fn send(mut self, outcome: Outcome) {
+        if let Some(cell) = self.cell.take() {
+            cell.answer(outcome);
+        }
+    }
+
+    /// Gives up the duty: nobody waits any more.
+    pub(crate) fn discard(mut self) {
+        self.cell = None;
+    }
+
+    /// See [`RequestCell::ask_to_lead`].
+    pub(crate) fn ask_to_lead(&self) -> Option<Waker> {
+        self.cell.as_ref().and_then(|cell| cell.ask_to_lead())
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if let Some(cell) = self.cell.take() {
+            let lost = EngineError::Run("the engine dropped the batch without an outcome".to_owned());
+            cell.answer(Err(lost.into()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_goes_before_the_lead_and_comes_once() {
+        let cell = Arc::new(RequestCell::default());
+        let reply = Reply::new(Arc::clone(&cell));
+        assert!(reply.ask_to_lead().is_none(), "nobody polls yet");
+        reply.send(Err(BatchError::Expired));
+        assert!(matches!(cell.signal().await, Signal::Done(Err(BatchError::Expired))));
+        assert!(!cell.is_answered());
+        assert!(matches!(cell.signal().await, Signal::Lead));
+    }
+
+    #[tokio::test]
+    async fn a_dropped_reply_is_an_answer() {
+        let cell = Arc::new(RequestCell::default());
+        drop(Reply::new(Arc::clone(&cell)));
+        let Signal::Done(Err(error)) = cell.signal().await else { panic!("answered") };
+        assert_eq!(error.to_string(), "running the model failed: the engine dropped the batch without an outcome");
+    }
+}

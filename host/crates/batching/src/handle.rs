@@ -1,0 +1,210 @@
+//! A running batcher from outside: started with a version's instances, asked by many, stopped once. Its state is in
+//! [`state`](crate::state); its threads, if it needs any, end with [`BatchHandle::stop`] or with the last handle.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use model::{BatchLayout, BatchingConfig, Execution, ModelInstance, Signature};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use crate::decision::BatchRules;
+use crate::mode::{Mode, Pace};
+use crate::outputs::Batches;
+use crate::queue::BatchQueue;
+use crate::report::{BatchError, BatchObserver, InferenceRequest, Inferred};
+use crate::state::{Executor, InstanceSlot, Shared, State, WorkerState};
+use crate::submission::{Entered, Submission};
+use crate::worker;
+
+/// What a batcher is made of.
+pub struct BatcherSpec {
+    /// Model and version, such as `fraud/3`; names threads and log lines.
+    pub name: String,
+    /// The version's inputs and outputs.
+    pub signature: Arc<Signature>,
+    /// Most rows of a batch; 0 where the model does not batch.
+    pub max_batch_size: u32,
+    /// How requests wait and are gathered.
+    pub config: BatchingConfig,
+    /// Where batches run. Instances that complete on another thread, or take several batches, are always driven by
+    /// workers; one such instance decides for all of the version.
+    pub execution: Execution,
+    /// The executors, at least one.
+    pub instances: Vec<Box<dyn ModelInstance>>,
+    /// Who hears of batches and dropped requests.
+    pub observer: Arc<dyn BatchObserver>,
+}
+
+/// A batcher as it stands, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatcherSnapshot {
+    /// Requests waiting.
+    pub queued_requests: usize,
+    /// Their rows.
+    pub queued_rows: u64,
+    /// Batches taken whose outcome is not known yet.
+    pub batches_in_flight: usize,
+    /// Instances with nothing to do.
+    pub instances_idle: usize,
+    /// Where the next batch runs.
+    pub mode: Mode,
+    /// Moving average of run times; `None` before the first.
+    pub run_time_ewma: Option<Duration>,
+}
+
+/// A running batcher. Clones share it.
+#[derive(Clone)]
+pub struct BatchHandle {
+    owner: Arc<Owner>,
+}
+
+struct Owner {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl BatchHandle {
+    /// Starts a batcher. Worker threads named `batch-<name>-<index>` are started unless `execution` is `Inline`.
+    ///
+    /// # Errors
+    /// When there is no instance, or a thread cannot be started; nothing keeps running then.
+    pub fn start(spec: BatcherSpec) -> io::Result<Self> {
+        if spec.instances.is_empty() {
+            let message = format!("model '{}' has no instance to run batches on", spec.name);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let instances = spec.instances.len();
+        let shared = Arc::new(assemble(spec));
+        let needs_workers = shared.lock().pace.needs_workers();
+        let owner = Arc::new(Owner { shared, threads: Mutex::new(Vec::new()) });
+        if needs_workers {
+            let runtime = Handle::try_current().ok();
+            for index in 0..instances {
+                let thread = worker::spawn(Arc::clone(&owner.shared), index, runtime.clone())?;
+                owner.threads().push(thread);
+            }
+        }
+        Ok(Self { owner })
+    }
+
+    /// Runs one request and returns its own rows. It may run the batch, others' requests included, on the calling
+    /// thread. Dropping the future leaves the queue; a batch that has started runs on.
+    ///
+    /// Needs a tokio runtime with its timer on. Deadlines and delays are timed by it and so are rounded up to the next
+    /// millisecond.
+    ///
+    /// # Errors
+    /// A [`BatchError`]: refused, expired, or failed with its batch.
+    pub async fn submit(&self, request: InferenceRequest) -> Result<Inferred, BatchError> {
+        let submission = match Submission::enter(&self.owner.shared, request)? {
+            Entered::ToWait(submission) => submission,
+            Entered::ToLead(submission) => {
+                tokio::task::yield_now().await;
+                submission.lead_unless_answered();
+                submission
+            }
+        };
+        submission.outcome().await
+    }
+
+    /// The batcher as it stands.
+    #[must_use]
+    pub fn snapshot(&self) -> BatcherSnapshot {
+        let state = self.owner.shared.lock();
+        BatcherSnapshot {
+            queued_requests: state.queue.len(),
+            queued_rows: state.queue.rows(),
+            batches_in_flight: state.in_flight,
+            instances_idle: state.slots.iter().filter(|slot| slot.executor.is_some() && slot.in_flight == 0).count(),
+            mode: state.pace.mode(),
+            run_time_ewma: state.pace.average(),
+        }
+    }
+
+    /// Refuses new requests, lets the waiting ones run without delay, ends and joins the threads and frees the
+    /// instances. Blocks until then; call it off the runtime, whose threads run the requests that it waits for.
+    pub fn stop(&self) {
+        let shared = &self.owner.shared;
+        shared.close();
+        let mut state = shared.lock();
+        while !state.is_quiet() {
+            state = shared.drained.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let executors: Vec<_> = state.slots.iter_mut().filter_map(|slot| slot.executor.take()).collect();
+        drop(state);
+        for thread in std::mem::take(&mut *self.owner.threads()) {
+            if thread.join().is_err() {
+                tracing::error!(model = %shared.name, "a batch worker panicked");
+            }
+        }
+        drop(executors);
+    }
+}
+
+impl Owner {
+    fn threads(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Owner {
+    /// Ends the threads without waiting for them: this may run on a serving thread.
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl Shared {
+    /// From now on requests are refused and nobody waits for others.
+    fn close(&self) {
+        let now = self.now();
+        let waker = {
+            let mut state = self.lock();
+            state.is_stopping = true;
+            state.queue.stop_waiting();
+            self.dispatch(&mut state, now)
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+fn assemble(spec: BatcherSpec) -> Shared {
+    let runs_inline = |instance: &dyn ModelInstance| instance.completes_inline() && instance.capacity().get() == 1;
+    let pace = if spec.instances.iter().all(|instance| runs_inline(&**instance)) {
+        Pace::of(spec.execution)
+    } else {
+        Pace::fixed(Mode::Worker)
+    };
+    let slots: Vec<_> = spec.instances.into_iter().map(slot).collect();
+    Shared {
+        name: spec.name,
+        signature: spec.signature,
+        batches: if spec.max_batch_size == 0 { Batches::Nothing } else { Batches::Rows },
+        max_delay: spec.config.max_queue_delay,
+        default_timeout: spec.config.queue.default_timeout,
+        observer: spec.observer,
+        origin: Instant::now(),
+        bells: slots.iter().map(|_| Condvar::new()).collect(),
+        drained: Condvar::new(),
+        state: Mutex::new(State {
+            queue: BatchQueue::new(BatchRules::new(spec.max_batch_size, &spec.config)),
+            slots,
+            pace,
+            appointed: None,
+            in_flight: 0,
+            leased: 0,
+            is_stopping: false,
+        }),
+    }
+}
+
+fn slot(instance: Box<dyn ModelInstance>) -> InstanceSlot {
+    let capacity = instance.capacity().get();
+    let executor = Some(Executor { instance, layout: BatchLayout::default() });
+    InstanceSlot { executor, in_flight: 0, capacity, worker: WorkerState::Away }
+}

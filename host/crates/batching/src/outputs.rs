@@ -1,0 +1,107 @@
+//! From requests to one batch and back: the layout of a batch's inputs, and the cut of its outputs into what belongs to
+//! each request. Outputs are checked against the signature first, since a cut of a wrong tensor would hand one
+//! request's rows to another.
+
+use model::{BatchLayout, BatchOutput, EngineError, Signature, Tensor, display_shape};
+
+/// Writes the full shapes of a batch whose first request brings `inputs`; `rows` is `None` where the model does not
+/// batch. What `layout` held before is reused.
+pub(crate) fn write_layout(layout: &mut BatchLayout, inputs: &[Tensor], rows: Option<u64>) {
+    layout.shapes.resize_with(inputs.len(), Vec::new);
+    for (shape, input) in layout.shapes.iter_mut().zip(inputs) {
+        shape.clear();
+        shape.extend_from_slice(input.shape());
+        if let (Some(rows), Some(first)) = (rows, shape.first_mut()) {
+            *first = rows;
+        }
+    }
+}
+
+/// Each request's outputs, in the order of `rows`, the row counts of a batch's requests. `batches` tells whether the
+/// model has a batch dimension; without one there is one request and it gets the outputs as they are.
+pub(crate) fn split(
+    output: BatchOutput,
+    signature: &Signature,
+    rows: &[u64],
+    batches: Batches,
+) -> Result<Vec<Vec<Tensor>>, EngineError> {
+    let tensors = output.tensors;
+    if tensors.len() != signature.outputs.len() {
+        return Err(EngineError::Run(format!(
+            "the engine returned {} outputs, the model's signature has {}",
+            tensors.len(),
+            signature.outputs.len()
+        )));
+    }
+    if batches == Batches::Rows {
+        check_rows(&tensors, rows.iter().sum())?;
+    }
+    if rows.len() == 1 {
+        return Ok(vec![tensors]);
+    }
+    let mut pieces: Vec<_> = tensors.iter().map(|tensor| tensor.split_rows(rows).into_iter()).collect();
+    Ok(rows.iter().map(|_| pieces.iter_mut().filter_map(Iterator::next).collect()).collect())
+}
+
+/// Whether a model has a batch dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Batches {
+    /// The first dimension counts rows.
+    Rows,
+    /// Requests run alone.
+    Nothing,
+}
+
+fn check_rows(tensors: &[Tensor], rows: u64) -> Result<(), EngineError> {
+    match tensors.iter().find(|tensor| tensor.shape().first() != Some(&rows)) {
+        None => Ok(()),
+        Some(wrong) => Err(EngineError::Output {
+            output: wrong.name().to_string(),
+            expected: format!("one row per input row, {rows} in this batch"),
+            got: display_shape(wrong.shape()),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::testing::{fake_input, fake_signature};
+
+    use super::*;
+
+    fn output(rows: u64) -> BatchOutput {
+        BatchOutput { tensors: vec![fake_input(rows, 2, 7)] }
+    }
+
+    #[test]
+    fn outputs_are_cut_by_rows() {
+        let cut = split(output(3), &fake_signature(), &[1, 2], Batches::Rows).expect("3 rows");
+        let shapes: Vec<_> = cut.iter().map(|tensors| tensors[0].shape().to_vec()).collect();
+        assert_eq!(shapes, [[1, 2], [2, 2]]);
+    }
+
+    #[test]
+    fn outputs_that_do_not_fit_the_batch_fail_it() {
+        let error = split(output(2), &fake_signature(), &[1, 2], Batches::Rows).expect_err("2 rows for 3");
+        assert_eq!(
+            error.to_string(),
+            "output 'x' of the model is [2,2], but its signature says one row per input row, 3 in this batch"
+        );
+        let none = BatchOutput { tensors: Vec::new() };
+        let error = split(none, &fake_signature(), &[1], Batches::Rows).expect_err("no output");
+        assert_eq!(
+            error.to_string(),
+            "running the model failed: the engine returned 0 outputs, the model's signature has 1"
+        );
+        assert!(split(output(9), &fake_signature(), &[1], Batches::Nothing).is_ok(), "no batch dimension to compare");
+    }
+
+    #[test]
+    fn a_layout_counts_all_rows_and_forgets_the_batch_before() {
+        let mut layout = BatchLayout { shapes: vec![vec![9, 9, 9], vec![1]] };
+        write_layout(&mut layout, &[fake_input(1, 5, 0)], Some(8));
+        assert_eq!(layout.shapes, [[8, 5]]);
+        write_layout(&mut layout, &[fake_input(2, 5, 0)], None);
+        assert_eq!(layout.shapes, [[2, 5]]);
+    }
+}

@@ -1,0 +1,88 @@
+//! What goes in and out of a batcher: requests, answers, errors and what an observer is told for metrics.
+
+use std::time::Duration;
+
+use model::{EngineError, Tensor};
+use tokio::time::Instant;
+
+/// A request for a batcher.
+#[derive(Clone, Debug)]
+pub struct InferenceRequest {
+    /// Tensors as `Signature::check_inputs` returned them: checked and in the signature's order.
+    pub inputs: Vec<Tensor>,
+    /// Rows as `Signature::check_inputs` returned them; 1 where the model does not batch.
+    pub rows: u64,
+    /// When waiting is no longer worth it. A batch that has started is not stopped by it.
+    pub deadline: Option<Instant>,
+}
+
+/// A request's answer.
+#[derive(Clone, Debug)]
+pub struct Inferred {
+    /// This request's rows of every output, in the signature's order; views of the batch's memory.
+    pub outputs: Vec<Tensor>,
+    /// Time in the queue.
+    pub queue: Duration,
+    /// Time of the batch from leaving the queue to its result.
+    pub compute: Duration,
+    /// Rows of the whole batch.
+    pub batch_rows: u64,
+}
+
+/// Why a request was not answered. Texts are Triton's where Triton has one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BatchError {
+    /// So many requests wait already.
+    #[error("Exceeds maximum queue size")]
+    QueueFull {
+        /// The bound, `max_queue_size`.
+        max: usize,
+    },
+    /// Its deadline, or the queue's timeout, passed before it ran.
+    #[error("Request timeout expired")]
+    Expired,
+    /// The batcher takes no requests any more.
+    #[error("Server is stopping, scheduler for model has stopped accepting new inference requests")]
+    Stopped,
+    /// Its batch failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// Hears of every batch and every request that did not run. Called on serving threads
+/// and workers: count and return, and never panic.
+pub trait BatchObserver: Send + Sync {
+    /// A batch ran; called before its requests are answered.
+    fn batch_finished(&self, report: &BatchReport);
+
+    /// A request left without running.
+    fn request_dropped(&self, reason: DropReason);
+}
+
+/// One batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchReport {
+    /// Rows.
+    pub rows: u64,
+    /// Requests.
+    pub requests: usize,
+    /// How long its oldest request waited.
+    pub queue: Duration,
+    /// Time from leaving the queue to the result.
+    pub compute: Duration,
+    /// Whether the engine failed.
+    pub failed: bool,
+}
+
+/// Why a request did not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DropReason {
+    /// The queue was full.
+    QueueFull,
+    /// It expired in the queue.
+    Expired,
+    /// Its caller left while it waited.
+    Abandoned,
+    /// The batcher had stopped.
+    Stopped,
+}
