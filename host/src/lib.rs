@@ -1,1 +1,17 @@
-//! host
+//! Airlock's host: it composes the engine, the batcher and the plugin sandbox into one serving process. Direction:
+//! `cli -> app -> {http, repository} -> {pipeline, registry}`; the surfaces do not know each other.
+
+pub mod app;
+pub mod check;
+pub mod cli;
+pub mod failure;
+pub mod generation;
+pub mod http;
+pub mod janitor;
+pub mod logging;
+pub mod metrics;
+pub mod pipeline;
+pub mod registry;
+pub mod repository;
+pub mod settings;
+pub mod tasks;

@@ -1,0 +1,119 @@
+//! The command line: `airlock serve` and `airlock check`. Errors end here, as text on standard error and an exit code.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+use engine::{OrtLoader, OrtRuntime, find_library};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::app::App;
+use crate::check::{self, CheckArgs};
+use crate::logging;
+use crate::settings::{ServeArgs, Settings, SettingsError};
+
+#[derive(Parser)]
+#[command(name = "airlock", version, about = "Serves ONNX models with sandboxed, hot-swapped pre- and postprocessing")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve model repositories
+    Serve {
+        /// Settings file; the environment and flags outweigh it [default: airlock.toml where there is one]
+        #[arg(long, env = "AIRLOCK_CONFIG", value_name = "FILE")]
+        config: Option<PathBuf>,
+        #[command(flatten)]
+        args: Box<ServeArgs>,
+    },
+    /// Check a model repository without serving it
+    Check(CheckArgs),
+}
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn run() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Serve { config, args } => serve(config, *args),
+        Command::Check(args) => check::run(&args),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("airlock: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn settings(config: Option<PathBuf>, args: ServeArgs) -> Result<Settings, SettingsError> {
+    let default = PathBuf::from("airlock.toml");
+    let file = config.or_else(|| default.is_file().then_some(default));
+    Settings::from_args(args.over_file(file.as_deref())?)
+}
+
+fn serve(config: Option<PathBuf>, args: ServeArgs) -> anyhow::Result<ExitCode> {
+    let settings = settings(config, args)?;
+    logging::start(&settings.log_filter, settings.log_format).context("reading the log filter")?;
+    for (flag, port) in &settings.listen.reserved {
+        tracing::info!(flag, port, "accepted; this version does not serve that port yet");
+    }
+    let location = find_library(settings.onnxruntime.as_deref())?;
+    let runtime = OrtRuntime::init(&location.path)?;
+    tracing::info!(
+        library = %location.path.display(), found = %location.source, version = runtime.version(), "ONNX Runtime loaded"
+    );
+    let loader = Arc::new(OrtLoader::new(runtime));
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(settings.serving_threads.get())
+        .thread_name("serve")
+        .enable_all()
+        .build()
+        .context("starting the serving threads")?;
+    let clean = tokio.block_on(serve_until_stopped(&settings, loader))?;
+    // Whatever has not ended by now is not waited for: its time is over.
+    tokio.shutdown_timeout(Duration::from_millis(100));
+    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Serves until SIGTERM or SIGINT. A second signal ends the process at once.
+async fn serve_until_stopped(settings: &Settings, loader: Arc<OrtLoader>) -> anyhow::Result<bool> {
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let app = App::start(settings, loader).await?;
+    let asked = tokio::select! {
+        _ = terminate.recv() => true,
+        _ = interrupt.recv() => true,
+        () = reconciler_ended(&app) => false,
+    };
+    if asked {
+        tracing::info!(exit_timeout_s = settings.exit_timeout.as_secs(), "stopping: readiness fails from now on");
+    } else {
+        tracing::error!("stopping: the reconciler ended, so changes would no longer be picked up");
+    }
+    let stop = app.stop(settings.exit_timeout);
+    let clean = tokio::select! {
+        clean = stop => clean,
+        _ = terminate.recv() => exit_now(),
+        _ = interrupt.recv() => exit_now(),
+    };
+    tracing::info!(clean, "stopped");
+    Ok(clean && asked)
+}
+
+/// How often the reconciler is looked after.
+const RECONCILER_CHECK: Duration = Duration::from_secs(1);
+
+async fn reconciler_ended(app: &App) {
+    while app.is_reconciling() {
+        tokio::time::sleep(RECONCILER_CHECK).await;
+    }
+}
+
+fn exit_now() -> ! {
+    eprintln!("airlock: second signal; ending at once");
+    std::process::exit(130)
+}

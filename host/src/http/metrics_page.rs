@@ -1,0 +1,67 @@
+//! `GET /metrics` on its own port. Gauges that only matter when somebody looks are read at that moment.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderValue, Response, header};
+use axum::routing::get;
+use batching::Mode;
+use model::ErrorCode;
+
+use super::{HttpState, answer};
+use crate::failure::RequestFailure;
+use crate::metrics::QueueGauges;
+use crate::registry::{PluginSlot, ServedModel};
+
+/// Every route of the metrics port.
+pub fn metrics_router(state: Arc<HttpState>) -> Router {
+    Router::new().route("/metrics", get(metrics)).with_state(state)
+}
+
+/// The page: gauges read now, then every family.
+///
+/// # Errors
+/// When the encoder refuses a family.
+pub fn metrics_text(state: &HttpState) -> prometheus::Result<String> {
+    for model in state.registry.snapshot().models() {
+        show_model(state, model);
+    }
+    state.metrics.render()
+}
+
+async fn metrics(State(state): State<Arc<HttpState>>) -> Response<Body> {
+    match metrics_text(&state) {
+        Ok(text) => {
+            let mut response = Response::new(Body::from(text));
+            let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+            response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+            response
+        }
+        Err(error) => {
+            answer::failure(&RequestFailure::new(ErrorCode::Internal, format!("encoding the metrics: {error}")))
+        }
+    }
+}
+
+fn show_model(state: &HttpState, model: &ServedModel) {
+    let metrics = &state.metrics;
+    let mut plugin = None;
+    for release in model.releases.values() {
+        let version = &release.version;
+        let snapshot = version.batch.snapshot();
+        let queue = QueueGauges {
+            requests: snapshot.queued_requests,
+            limit: version.config.batching.queue.max_queue_size.get(),
+            inline: snapshot.mode == Mode::Inline,
+        };
+        metrics.show_queue(&model.name, version.number, &queue);
+        if let PluginSlot::Serving(generation) = &release.plugin {
+            plugin = Some(generation.plugin.snapshot());
+        }
+    }
+    if let Some(pool) = plugin {
+        metrics.show_plugin(&model.name, pool.warm, pool.created_total);
+    }
+}

@@ -1,0 +1,89 @@
+//! The HTTP surface: routes, envelopes and headers. It decodes, calls `pipeline` or `registry`, and encodes; there is no
+//! business rule here. [`router`] is the whole application as a `tower` service, so tests call it without a socket.
+
+mod answer;
+mod metrics_page;
+mod predict;
+mod request;
+pub mod server;
+mod v2;
+pub mod v2_json;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::http::{Method, Uri};
+use axum::response::Response;
+use axum::routing::{get, post};
+use model::ErrorCode;
+use tokio::sync::Semaphore;
+
+use crate::failure::RequestFailure;
+use crate::metrics::Metrics;
+use crate::registry::ModelRegistry;
+use crate::settings::RequestLimits;
+
+pub use metrics_page::{metrics_router, metrics_text};
+
+/// What every route can reach.
+pub struct HttpState {
+    /// What is served.
+    pub registry: Arc<ModelRegistry>,
+    /// Bounds on requests.
+    pub limits: RequestLimits,
+    /// One permit per request held.
+    pub admission: Semaphore,
+    /// Metric families.
+    pub metrics: Metrics,
+    stopping: AtomicBool,
+}
+
+impl HttpState {
+    /// A state that admits requests.
+    #[must_use]
+    pub fn new(registry: Arc<ModelRegistry>, limits: RequestLimits, metrics: Metrics) -> Self {
+        let admission = Semaphore::new(limits.in_flight_max);
+        Self { registry, limits, admission, metrics, stopping: AtomicBool::new(false) }
+    }
+
+    /// From now on readiness fails and new requests are refused.
+    pub fn start_stopping(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    /// Whether the server is stopping.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+}
+
+/// Every route of the HTTP port.
+pub fn router(state: Arc<HttpState>) -> Router {
+    Router::new()
+        .route("/v2", get(v2::server_metadata))
+        .route("/v2/health/live", get(v2::live))
+        .route("/v2/health/ready", get(v2::ready))
+        .route("/v2/models/{model}", get(v2::model_metadata))
+        .route("/v2/models/{model}/ready", get(v2::model_ready))
+        .route("/v2/models/{model}/infer", post(v2::infer))
+        .route("/v2/models/{model}/versions/{version}", get(v2::model_metadata))
+        .route("/v2/models/{model}/versions/{version}/ready", get(v2::model_ready))
+        .route("/v2/models/{model}/versions/{version}/infer", post(v2::infer))
+        .route("/v1/models/{segment}", post(predict::predict))
+        .route("/v1/models/{model}/versions/{segment}", post(predict::predict_version))
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(state)
+}
+
+async fn unknown_route(uri: Uri) -> Response {
+    let text = format!("Not Found: no route {}", uri.path());
+    answer::failure(&RequestFailure::new(ErrorCode::RouteNotFound, text))
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> Response {
+    let text = format!("Method Not Allowed: {method} on {}", uri.path());
+    answer::failure(&RequestFailure::new(ErrorCode::MethodNotAllowed, text))
+}

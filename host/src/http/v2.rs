@@ -1,0 +1,126 @@
+//! The Open Inference Protocol v2 as Triton speaks it: health, metadata and JSON inference.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{Request, Response, StatusCode};
+use model::{ErrorCode, VersionNumber};
+
+use super::request::{admit, read_body};
+use super::v2_json::{
+    InferAnswer, InferContext, ModelMetadata, V2Error, parse_infer, render_infer, render_metadata,
+    render_server_metadata,
+};
+use super::{HttpState, answer};
+use crate::failure::RequestFailure;
+use crate::pipeline;
+use crate::registry::{LoadedVersion, Release};
+
+/// A model, and the version where the path names one.
+type Target = Path<Vec<(String, String)>>;
+
+fn split(target: &Target) -> (&str, Option<&str>) {
+    let value = |key: &str| target.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+    (value("model").unwrap_or_default(), value("version"))
+}
+
+/// `GET /v2`.
+pub(super) async fn server_metadata() -> Response<Body> {
+    let mut body = Vec::new();
+    render_server_metadata(&mut body, env!("CARGO_PKG_VERSION"));
+    answer::json(body)
+}
+
+/// `GET /v2/health/live`: the process answers.
+pub(super) async fn live() -> Response<Body> {
+    answer::empty(StatusCode::OK)
+}
+
+/// `GET /v2/health/ready`: every model serves, and the server is not stopping.
+pub(super) async fn ready(State(state): State<Arc<HttpState>>) -> Response<Body> {
+    if state.is_stopping() {
+        return answer::failure(&RequestFailure::new(ErrorCode::ShuttingDown, "Server exiting"));
+    }
+    let ready = state.registry.snapshot().is_ready();
+    answer::empty(if ready { StatusCode::OK } else { StatusCode::BAD_REQUEST })
+}
+
+/// `GET /v2/models/{model}[/versions/{version}]/ready`.
+pub(super) async fn model_ready(State(state): State<Arc<HttpState>>, target: Target) -> Response<Body> {
+    let (model, version) = split(&target);
+    match state.registry.pin(model, version) {
+        Ok(release) => answer::with_version(answer::empty(StatusCode::OK), &release),
+        Err(mut failure) => {
+            if failure.code == ErrorCode::ModelNotReady {
+                failure.text = format!("Model version not ready: {}", failure.text);
+            }
+            answer::failure(&failure)
+        }
+    }
+}
+
+/// `GET /v2/models/{model}[/versions/{version}]`.
+pub(super) async fn model_metadata(State(state): State<Arc<HttpState>>, target: Target) -> Response<Body> {
+    let (model, version) = split(&target);
+    let release = match state.registry.pin(model, version) {
+        Ok(release) => release,
+        Err(failure) => return answer::failure(&failure),
+    };
+    let served: Vec<VersionNumber> = match (version, state.registry.snapshot().model(model)) {
+        (None, Ok(served)) => served.releases.keys().copied().collect(),
+        _ => vec![release.version.number],
+    };
+    let metadata = ModelMetadata { name: model, versions: &served, signature: &release.version.signature };
+    let mut body = Vec::new();
+    render_metadata(&mut body, &metadata);
+    answer::with_version(answer::json(body), &release)
+}
+
+/// `POST /v2/models/{model}[/versions/{version}]/infer`.
+pub(super) async fn infer(
+    State(state): State<Arc<HttpState>>,
+    target: Target,
+    request: Request<Body>,
+) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let admitted = match admit(&state, &parts.headers) {
+        Ok(admitted) => admitted,
+        Err(failure) => return answer::failure(&failure),
+    };
+    let (model, version) = split(&target);
+    let release = match state.registry.pin(model, version) {
+        Ok(release) => release,
+        Err(failure) => return answer::failure(&failure),
+    };
+    let response = match read_body(&state, &parts.headers, body, admitted.deadline).await {
+        Ok(body) => infer_release(&state, &release, &body, admitted.deadline).await,
+        Err(failure) => Err(failure),
+    };
+    let response = response.map_or_else(|failure| answer::failure(&failure), answer::json);
+    answer::with_version(response, &release)
+}
+
+async fn infer_release(
+    state: &HttpState,
+    release: &Release,
+    body: &[u8],
+    deadline: tokio::time::Instant,
+) -> Result<Vec<u8>, RequestFailure> {
+    let version: &LoadedVersion = &release.version;
+    let model = version.model.as_str();
+    let context = InferContext { model, signature: &version.signature, data_bytes_max: state.limits.body_bytes_max };
+    let request = parse_infer(body, &context)?;
+    let outputs = pipeline::infer(version, request.inputs, &request.outputs, deadline).await?;
+    let mut answer = Vec::new();
+    let id = request.id.as_deref();
+    let fields = InferAnswer { model, version: &version.number_text, id, outputs: &outputs };
+    render_infer(&mut answer, &fields)?;
+    Ok(answer)
+}
+
+impl From<V2Error> for RequestFailure {
+    fn from(error: V2Error) -> Self {
+        Self::new(error.code, error.text)
+    }
+}

@@ -1,0 +1,131 @@
+//! Failures on their way out of the parser: an error code, a text, and whether Triton would put the request's id
+//! before it. Values that clients sent are cut short before they are repeated.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use model::ErrorCode;
+
+use super::V2Error;
+use super::reader::{JsonError, Kind, NESTING_MAX};
+
+/// Most bytes of a client's value that a text repeats.
+const SHOWN_BYTES_MAX: usize = 128;
+
+/// A failure, before the request's id is known.
+#[derive(Debug)]
+pub(super) struct Fault {
+    /// Boxed, so that results on the path of every value stay small.
+    pub(super) error: Box<V2Error>,
+    pub(super) names_request: bool,
+}
+
+impl Fault {
+    /// The body is not what the route reads.
+    pub(super) fn malformed(text: String) -> Self {
+        Self::new(ErrorCode::MalformedRequest, text)
+    }
+
+    /// A tensor is not what it says it is.
+    pub(super) fn tensor(text: String) -> Self {
+        Self::new(ErrorCode::InvalidTensors, text)
+    }
+
+    /// Part of the protocol that this server does not speak.
+    pub(super) fn not_supported(text: String) -> Self {
+        Self::new(ErrorCode::NotSupported, text)
+    }
+
+    /// A member that must be there is not.
+    pub(super) fn missing(field: &str, place: Place) -> Self {
+        Self::malformed(format!(
+            "Unable to parse '{field}': attempt to access non-existing object member '{field}' ({place})"
+        ))
+    }
+
+    /// A member that is there twice.
+    pub(super) fn repeated(field: &str, place: Place) -> Self {
+        Self::malformed(format!("Unable to parse '{field}': it is given more than once ({place})"))
+    }
+
+    /// A value of another JSON type than its field has; `wanted` as Triton says it, such as `string`.
+    pub(super) fn wrong_type(field: &str, wanted: &str, place: Place) -> Self {
+        Self::malformed(format!("Unable to parse '{field}': {} ({place})", access_text(wanted)))
+    }
+
+    /// Marks a text that Triton begins with the request's id.
+    pub(super) fn naming_request(mut self) -> Self {
+        self.names_request = true;
+        self
+    }
+
+    fn new(code: ErrorCode, text: String) -> Self {
+        Self { error: Box::new(V2Error { code, text }), names_request: false }
+    }
+}
+
+impl From<JsonError> for Fault {
+    fn from(error: JsonError) -> Self {
+        match error {
+            JsonError::Syntax { what, at } => {
+                Self::malformed(format!("failed to parse the request JSON buffer: {what} at {at}"))
+            }
+            JsonError::TooDeep => Self::malformed(nesting_text()),
+        }
+    }
+}
+
+/// Triton's words for values nested too deep.
+pub(super) fn nesting_text() -> String {
+    format!("JSON nesting depth exceeds maximum allowed limit ({NESTING_MAX})")
+}
+
+/// Triton's words for a value of another JSON type.
+pub(super) fn access_text(wanted: &str) -> String {
+    let as_type = if wanted == "number" { "double" } else { wanted };
+    format!("attempt to access JSON non-{wanted} as {as_type}")
+}
+
+/// Triton's word for a JSON type.
+pub(super) fn kind_word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Null => "null",
+        Kind::Boolean => "boolean",
+        Kind::Number => "number",
+        Kind::String => "string",
+        Kind::Array => "array",
+        Kind::Object => "object",
+    }
+}
+
+/// Where in the request a field stands: the request itself, or one entry of a list.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    /// The top level.
+    Request,
+    /// The request's `parameters`.
+    Parameters,
+    /// An entry of `inputs`.
+    Input(usize),
+    /// An entry of `outputs`.
+    Output(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Request => f.write_str("in the request"),
+            Self::Parameters => f.write_str("in the request's parameters"),
+            Self::Input(index) => write!(f, "in inputs[{index}]"),
+            Self::Output(index) => write!(f, "in outputs[{index}]"),
+        }
+    }
+}
+
+/// `text`, cut at a character where it is long.
+pub(super) fn clipped(text: &str) -> Cow<'_, str> {
+    if text.len() <= SHOWN_BYTES_MAX {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("{}…", &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)]))
+}

@@ -1,0 +1,98 @@
+//! The Open Inference Protocol's JSON: requests into tensors, tensors and metadata into answers. A request is read in
+//! one pass, without a tree: values go from their digits straight into the little-endian bytes of their tensor. The
+//! module holds no state; a request that comes out of it has the lengths its shapes ask for, distinct names, and no
+//! element that its data type cannot hold. Whether it fits a model is [`model::Signature::check_inputs`]' business.
+//!
+//! Texts are Triton's wherever Triton has one, followed in parentheses by the place and the value at fault. Unlike
+//! Triton: malformed JSON is 400; integers out of range are refused, not truncated; so are numbers that would become
+//! infinite; FP16 and BF16 travel as JSON numbers; FP32 is printed with the digits that tell it from its neighbours
+//! (0.1, not 0.10000000149011612). As in Triton, `NaN`, `Infinity` and `-Infinity` are numbers, both ways.
+
+mod data;
+mod fault;
+mod fields;
+mod input;
+mod metadata;
+mod numbers;
+mod output;
+mod parameters;
+mod parse;
+mod reader;
+mod render;
+#[cfg(test)]
+mod tests;
+
+use model::{ErrorCode, Signature, Tensor};
+
+pub use metadata::{EXTENSIONS, ModelMetadata, render_metadata, render_server_metadata};
+pub use parse::parse_infer;
+pub use render::render_infer;
+
+/// What a request is read for.
+#[derive(Clone, Copy, Debug)]
+pub struct InferContext<'a> {
+    /// The model's name, for texts.
+    pub model: &'a str,
+    /// The model's inputs and outputs: names are shared with it, and it bounds how many a request may list.
+    pub signature: &'a Signature,
+    /// Most bytes of one input's tensor.
+    pub data_bytes_max: usize,
+}
+
+/// A request, decoded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InferRequest {
+    /// The client's name for the request.
+    pub id: Option<String>,
+    /// The inputs in the request's order, with distinct names.
+    pub inputs: Vec<Tensor>,
+    /// The outputs asked for, distinct; empty means all.
+    pub outputs: Vec<String>,
+    /// The request's parameters in its order, without those that only steer the encoding.
+    pub parameters: Vec<(String, ParameterValue)>,
+}
+
+/// The value of a request parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ParameterValue {
+    /// `true` or `false`.
+    Boolean(bool),
+    /// An integer that fits 64 bits with a sign.
+    Signed(i64),
+    /// `sequence_id`, `priority`, `timeout`, and other integers above [`i64::MAX`].
+    Unsigned(u64),
+    /// Any other number.
+    Real(f64),
+    /// A string.
+    Text(String),
+}
+
+/// An answer to encode.
+#[derive(Clone, Copy, Debug)]
+pub struct InferAnswer<'a> {
+    /// The model's name.
+    pub model: &'a str,
+    /// The version that answered.
+    pub version: &'a str,
+    /// The request's `id`, where it had one.
+    pub id: Option<&'a str>,
+    /// The outputs, in the order they are written.
+    pub outputs: &'a [Tensor],
+}
+
+/// Why a request cannot be read, or an answer not be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct V2Error {
+    /// The reason, with its status.
+    pub code: ErrorCode,
+    /// The text for the client.
+    pub text: String,
+}
+
+/// What Triton puts before the texts of its core: `[request id: 7] `, or `[request id: <id_unknown>] ` without an id.
+#[must_use]
+pub fn request_prefix(id: Option<&str>) -> String {
+    let id = id.filter(|id| !id.is_empty()).unwrap_or("<id_unknown>");
+    format!("[request id: {}] ", fault::clipped(id))
+}

@@ -1,0 +1,127 @@
+//! The request's top level: members in any order, unknown ones ignored (but still JSON).
+
+use model::Tensor;
+
+use super::fault::{Fault, Place, clipped};
+use super::fields::{array_of, once, string_of};
+use super::input::read_input;
+use super::output::read_output;
+use super::parameters::read_parameters;
+use super::reader::{JsonError, Kind, Reader};
+use super::{InferContext, InferRequest, V2Error, request_prefix};
+
+/// Entries of `inputs` or `outputs` above what the model has, at most: enough for a useful text about the surplus,
+/// too few for comparing names with one another to matter.
+const SURPLUS_MAX: usize = 64;
+
+/// Reads the body of `POST /v2/models/{model}/infer`. Source: Open Inference Protocol v2, "Inference Request JSON
+/// Object", and Triton's HTTP front end where the protocol is silent.
+///
+/// # Errors
+/// A [`V2Error`] with the text for the client: [`model::ErrorCode::MalformedRequest`] for what is not JSON or has a
+/// member of another type, [`model::ErrorCode::InvalidTensors`] for tensors that contradict themselves,
+/// [`model::ErrorCode::NotSupported`] for binary data, shared memory and classification.
+pub fn parse_infer(body: &[u8], context: &InferContext<'_>) -> Result<InferRequest, V2Error> {
+    let text = std::str::from_utf8(body).map_err(|error| {
+        let what = "invalid UTF-8";
+        *Fault::from(JsonError::Syntax { what, at: error.valid_up_to() }).error
+    })?;
+    read_request(&mut Reader::new(text), context).map_err(|fault| with_id(fault, text))
+}
+
+fn read_request(reader: &mut Reader<'_>, context: &InferContext<'_>) -> Result<InferRequest, Fault> {
+    let place = Place::Request;
+    let (mut id, mut inputs, mut outputs, mut parameters) = (None, None, None, None);
+    check_outermost(reader)?;
+    reader.members(|reader, key| match key {
+        "id" => once(&mut id, key, place, string_of(reader, key, place)),
+        "inputs" => once(&mut inputs, key, place, read_inputs(reader, context)),
+        "outputs" => once(&mut outputs, key, place, read_outputs(reader, context)),
+        "parameters" => once(&mut parameters, key, place, read_parameters(reader)),
+        _ => Ok(reader.skip_value()?),
+    })?;
+    reader.end()?;
+    Ok(InferRequest {
+        id: id.map(|id| id.into_owned()),
+        inputs: inputs.ok_or_else(|| Fault::missing("inputs", place))?,
+        outputs: outputs.unwrap_or_default(),
+        parameters: parameters.unwrap_or_default(),
+    })
+}
+
+fn check_outermost(reader: &mut Reader<'_>) -> Result<(), Fault> {
+    if reader.peek().is_none() {
+        return Err(reader.error("the document is empty").into());
+    }
+    match reader.kind()? {
+        Kind::Object => Ok(()),
+        _ => Err(reader.error("expected an object").into()),
+    }
+}
+
+fn read_inputs(reader: &mut Reader<'_>, context: &InferContext<'_>) -> Result<Vec<Tensor>, Fault> {
+    array_of(reader, "inputs", Place::Request)?;
+    let expected = context.signature.inputs.len();
+    let mut inputs: Vec<Tensor> = Vec::with_capacity(expected);
+    reader.elements(|reader| {
+        check_surplus("inputs", inputs.len(), expected, context)?;
+        let input = read_input(reader, Place::Input(inputs.len()), context)?;
+        if inputs.iter().any(|earlier| earlier.name() == input.name()) {
+            return Err(duplicate("input", input.name()));
+        }
+        inputs.push(input);
+        Ok(())
+    })?;
+    Ok(inputs)
+}
+
+fn read_outputs(reader: &mut Reader<'_>, context: &InferContext<'_>) -> Result<Vec<String>, Fault> {
+    array_of(reader, "outputs", Place::Request)?;
+    let expected = context.signature.outputs.len();
+    let mut outputs: Vec<String> = Vec::new();
+    reader.elements(|reader| {
+        check_surplus("outputs", outputs.len(), expected, context)?;
+        let output = read_output(reader, Place::Output(outputs.len()))?;
+        if outputs.contains(&output) {
+            return Err(duplicate("output", &output));
+        }
+        outputs.push(output);
+        Ok(())
+    })?;
+    Ok(outputs)
+}
+
+fn check_surplus(list: &str, got: usize, expected: usize, context: &InferContext<'_>) -> Result<(), Fault> {
+    if got < expected + SURPLUS_MAX {
+        return Ok(());
+    }
+    Err(Fault::tensor(format!("request lists more than {got} {list}, but model '{}' has {expected}", context.model)))
+}
+
+/// Triton's words for a name that comes twice.
+fn duplicate(what: &str, name: &str) -> Fault {
+    Fault::tensor(format!("{what} '{}' already exists in request", clipped(name))).naming_request()
+}
+
+/// Completes a fault whose text begins with the request's id. The id may stand after what is wrong, so it is looked up
+/// only now.
+fn with_id(fault: Fault, text: &str) -> V2Error {
+    let mut error = *fault.error;
+    if fault.names_request {
+        error.text.insert_str(0, &request_prefix(find_id(text).as_deref()));
+    }
+    error
+}
+
+fn find_id(text: &str) -> Option<String> {
+    let mut id = None;
+    // Whatever comes first, the id or a fault, ends the search.
+    let _ = Reader::new(text).members(|reader, key| {
+        if key == "id" && id.is_none() && reader.kind()? == Kind::String {
+            id = Some(reader.string()?.into_owned());
+            return Ok(());
+        }
+        reader.skip_value()
+    });
+    id
+}

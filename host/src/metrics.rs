@@ -1,0 +1,485 @@
+//! Everything `/metrics` shows: the names as consts, the families, and the handles of one model version resolved once
+//! so that no request looks a label up. Owned by the app; others hold clones of the handles.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batching::{BatchObserver, BatchReport, DropReason};
+use model::{ErrorCode, ModelName, VersionNumber};
+use prometheus::{
+    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder, exponential_buckets,
+};
+
+/// Metric names, in one place.
+pub mod names {
+    /// Time of each stage of a request.
+    pub const STAGE_DURATION: &str = "airlock_stage_duration_seconds";
+    /// Rows of each batch run.
+    pub const BATCH_ROWS: &str = "airlock_batch_rows";
+    /// Requests answered, by outcome.
+    pub const REQUESTS: &str = "airlock_requests_total";
+    /// Requests held now.
+    pub const IN_FLIGHT: &str = "airlock_requests_in_flight";
+    /// Requests dropped from a queue, by reason.
+    pub const QUEUE_DROPS: &str = "airlock_queue_drops_total";
+    /// Requests waiting in a queue now.
+    pub const QUEUE_SIZE: &str = "airlock_queue_requests";
+    /// Most requests that may wait.
+    pub const QUEUE_LIMIT: &str = "airlock_queue_requests_limit";
+    /// Whether batches run inline (1) or on the instances' threads (0).
+    pub const RUNS_INLINE: &str = "airlock_batches_run_inline";
+    /// Outcomes of swaps: plugins, versions and configurations.
+    pub const SWAPS: &str = "airlock_swaps_total";
+    /// Versions loaded by the engine.
+    pub const ENGINE_LOADS: &str = "airlock_engine_loads_total";
+    /// The plugin generation that serves.
+    pub const PLUGIN_GENERATION: &str = "airlock_plugin_generation";
+    /// Plugin calls that failed, by kind.
+    pub const PLUGIN_FAILURES: &str = "airlock_plugin_failures_total";
+    /// Plugin calls, by stage and by the threads they ran on.
+    pub const PLUGIN_CALLS: &str = "airlock_plugin_calls_total";
+    /// Plugin output dropped over its limits.
+    pub const PLUGIN_DROPPED: &str = "airlock_plugin_dropped_total";
+    /// Warm plugin instances now.
+    pub const PLUGIN_WARM: &str = "airlock_plugin_instances_warm";
+    /// Plugin instances made by the generation that serves.
+    pub const PLUGIN_CREATED: &str = "airlock_plugin_instances_created";
+    /// Counters that plugins declare.
+    pub const PLUGIN_COUNTER: &str = "airlock_plugin_counter_total";
+    /// Histograms that plugins declare.
+    pub const PLUGIN_OBSERVATION: &str = "airlock_plugin_observation";
+    /// Limits in force.
+    pub const LIMIT: &str = "airlock_limit";
+    /// Releases replaced and not yet freed.
+    pub const DRAINING: &str = "airlock_releases_draining";
+    /// Models by state.
+    pub const MODELS: &str = "airlock_models";
+    /// Build information.
+    pub const BUILD: &str = "airlock_build_info";
+    /// Connections open now.
+    pub const CONNECTIONS: &str = "airlock_connections";
+}
+
+/// The stages of a request that are timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the stages'")]
+pub enum Stage {
+    Preprocess,
+    Queue,
+    Compute,
+    Postprocess,
+    Total,
+}
+
+impl Stage {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Preprocess, "preprocess"),
+        (Self::Queue, "queue"),
+        (Self::Compute, "compute"),
+        (Self::Postprocess, "postprocess"),
+        (Self::Total, "total"),
+    ];
+}
+
+/// Outcome of one attempt to publish something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SwapOutcome {
+    /// It serves.
+    Published,
+    /// It could not be read, compiled, loaded or parsed.
+    FailedToBuild,
+    /// It was built and did not pass verification.
+    FailedToVerify,
+    /// It never came to rest.
+    StillChanging,
+}
+
+impl SwapOutcome {
+    /// The label's value.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Published => "published",
+            Self::FailedToBuild => "failed_to_build",
+            Self::FailedToVerify => "failed_to_verify",
+            Self::StillChanging => "still_changing",
+        }
+    }
+}
+
+/// All metric families of the process.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Registry,
+    stage: HistogramVec,
+    batch_rows: HistogramVec,
+    requests: IntCounterVec,
+    queue_drops: IntCounterVec,
+    queue_size: IntGaugeVec,
+    queue_limit: IntGaugeVec,
+    runs_inline: IntGaugeVec,
+    swaps: IntCounterVec,
+    engine_loads: IntCounterVec,
+    plugin_generation: IntGaugeVec,
+    plugin_failures: IntCounterVec,
+    plugin_calls: IntCounterVec,
+    plugin_dropped: IntCounterVec,
+    plugin_warm: IntGaugeVec,
+    plugin_created: IntGaugeVec,
+    plugin_counter: prometheus::CounterVec,
+    plugin_observation: HistogramVec,
+    limit: GaugeVec,
+    models: IntGaugeVec,
+    /// Requests held now.
+    pub in_flight: IntGauge,
+    /// Connections open now.
+    pub connections: IntGauge,
+    /// Releases replaced and not yet freed.
+    pub draining: IntGauge,
+}
+
+fn registered<C: prometheus::core::Collector + Clone + 'static>(registry: &Registry, made: prometheus::Result<C>) -> C {
+    let collector = made.expect("metric names and labels are consts of this file and valid");
+    registry.register(Box::new(collector.clone())).expect("each name is registered once");
+    collector
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// Registers every family.
+    #[must_use]
+    pub fn new() -> Self {
+        let registry = Registry::new();
+        let r = &registry;
+        let counters = |name, help, labels: &[&str]| registered(r, IntCounterVec::new(Opts::new(name, help), labels));
+        let gauges = |name, help, labels: &[&str]| registered(r, IntGaugeVec::new(Opts::new(name, help), labels));
+        let gauge = |name, help| registered(r, IntGauge::new(name, help));
+        let histograms = |name, help, buckets, labels: &[&str]| {
+            registered(r, HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets), labels))
+        };
+        let version: &[&str] = &["model", "version"];
+        let this = Self {
+            stage: histograms(
+                names::STAGE_DURATION,
+                "Time of each stage of a request in seconds",
+                duration_buckets(),
+                &["model", "version", "stage"],
+            ),
+            batch_rows: histograms(names::BATCH_ROWS, "Rows of each batch run", row_buckets(), version),
+            requests: counters(names::REQUESTS, "Requests answered, by outcome", &["model", "version", "code"]),
+            queue_drops: counters(names::QUEUE_DROPS, "Requests dropped from a queue", &["model", "version", "reason"]),
+            queue_size: gauges(names::QUEUE_SIZE, "Requests waiting in a queue now", version),
+            queue_limit: gauges(names::QUEUE_LIMIT, "Most requests that may wait in a queue", version),
+            runs_inline: gauges(names::RUNS_INLINE, "1 where batches run on the thread of a request", version),
+            swaps: counters(
+                names::SWAPS,
+                "Attempts to publish a plugin, version or configuration",
+                &["model", "outcome"],
+            ),
+            engine_loads: counters(names::ENGINE_LOADS, "Model versions loaded by the engine", &["model"]),
+            plugin_generation: gauges(names::PLUGIN_GENERATION, "Plugin generation that serves", version),
+            plugin_failures: counters(names::PLUGIN_FAILURES, "Plugin calls that failed", &["model", "kind"]),
+            plugin_calls: counters(
+                names::PLUGIN_CALLS,
+                "Plugin calls, by stage and by the threads they ran on",
+                &["model", "stage", "placement"],
+            ),
+            plugin_dropped: counters(
+                names::PLUGIN_DROPPED,
+                "Plugin output dropped over its limits",
+                &["model", "what"],
+            ),
+            plugin_warm: gauges(names::PLUGIN_WARM, "Warm plugin instances now", &["model"]),
+            plugin_created: gauges(
+                names::PLUGIN_CREATED,
+                "Plugin instances made by the serving generation",
+                &["model"],
+            ),
+            plugin_counter: registered(
+                r,
+                prometheus::CounterVec::new(
+                    Opts::new(names::PLUGIN_COUNTER, "Counters that plugins declare"),
+                    &["model", "name"],
+                ),
+            ),
+            plugin_observation: histograms(
+                names::PLUGIN_OBSERVATION,
+                "Histograms that plugins declare",
+                prometheus::DEFAULT_BUCKETS.to_vec(),
+                &["model", "name"],
+            ),
+            limit: registered(r, GaugeVec::new(Opts::new(names::LIMIT, "Limits in force, by name"), &["name"])),
+            models: gauges(names::MODELS, "Models by state", &["state"]),
+            in_flight: gauge(names::IN_FLIGHT, "Requests held now"),
+            connections: gauge(names::CONNECTIONS, "Connections open now"),
+            draining: gauge(names::DRAINING, "Releases replaced and not yet freed"),
+            registry: registry.clone(),
+        };
+        let build = gauges(names::BUILD, "Build information", &["version"]);
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        this
+    }
+
+    /// The text exposition (Prometheus 0.0.4).
+    ///
+    /// # Errors
+    /// When the encoder refuses a family, which would be a fault of this file.
+    pub fn render(&self) -> prometheus::Result<String> {
+        TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+
+    /// Shows a limit.
+    pub fn show_limit(&self, name: &str, value: f64) {
+        let gauge: Gauge = self.limit.with_label_values(&[name]);
+        gauge.set(value);
+    }
+
+    /// Counts an attempt to publish.
+    pub fn swap(&self, model: &ModelName, outcome: SwapOutcome) {
+        self.swaps.with_label_values(&[model.as_str(), outcome.as_str()]).inc();
+    }
+
+    /// Counts a version loaded by the engine.
+    pub fn engine_load(&self, model: &ModelName) {
+        self.engine_loads.with_label_values(&[model.as_str()]).inc();
+    }
+
+    /// Shows how many models are in a state.
+    pub fn models_in_state(&self, state: &str, count: usize) {
+        self.models.with_label_values(&[state]).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Sets the gauges of a version from what its batcher says.
+    pub fn show_queue(&self, model: &ModelName, version: VersionNumber, queue: &QueueGauges) {
+        let version = version.to_string();
+        let labels = [model.as_str(), &version];
+        let set = |gauges: &IntGaugeVec, value: usize| {
+            gauges.with_label_values(&labels).set(i64::try_from(value).unwrap_or(i64::MAX));
+        };
+        set(&self.queue_size, queue.requests);
+        set(&self.queue_limit, queue.limit);
+        set(&self.runs_inline, usize::from(queue.inline));
+    }
+
+    /// Sets the gauges of a model's plugin.
+    pub fn show_plugin(&self, model: &ModelName, warm: usize, created: u64) {
+        let set = |gauges: &IntGaugeVec, value| gauges.with_label_values(&[model.as_str()]).set(value);
+        set(&self.plugin_warm, i64::try_from(warm).unwrap_or(i64::MAX));
+        set(&self.plugin_created, i64::try_from(created).unwrap_or(i64::MAX));
+    }
+
+    /// Shows the generation of a version.
+    pub fn show_generation(&self, model: &ModelName, version: VersionNumber, generation: u64) {
+        let gauge = self.plugin_generation.with_label_values(&[model.as_str(), &version.to_string()]);
+        gauge.set(i64::try_from(generation).unwrap_or(i64::MAX));
+    }
+
+    /// Forgets the gauges of a version that serves no longer. Counters and histograms stay: they are history.
+    pub fn forget_version(&self, model: &ModelName, version: VersionNumber) {
+        let version = version.to_string();
+        for gauges in [&self.queue_size, &self.queue_limit, &self.runs_inline, &self.plugin_generation] {
+            // Absent already: nothing to forget.
+            let _ = gauges.remove_label_values(&[model.as_str(), &version]);
+        }
+    }
+
+    /// Counts a failed plugin call.
+    pub fn plugin_failure(&self, model: &ModelName, kind: &str) {
+        self.plugin_failures.with_label_values(&[model.as_str(), kind]).inc();
+    }
+
+    /// Counts a plugin call.
+    pub fn plugin_stage(&self, model: &ModelName, stage: &str, placement: &str) {
+        self.plugin_calls.with_label_values(&[model.as_str(), stage, placement]).inc();
+    }
+
+    /// Counts plugin output dropped.
+    pub fn plugin_dropped(&self, model: &ModelName, what: &str, count: u64) {
+        self.plugin_dropped.with_label_values(&[model.as_str(), what]).inc_by(count);
+    }
+
+    /// Adds to a counter that a plugin declared. Negative and non-finite values are ignored: counters only grow.
+    pub fn plugin_count(&self, model: &ModelName, name: &str, value: f64) {
+        if value.is_finite() && value >= 0.0 {
+            self.plugin_counter.with_label_values(&[model.as_str(), name]).inc_by(value);
+        }
+    }
+
+    /// Adds a value to a histogram that a plugin declared.
+    pub fn plugin_observe(&self, model: &ModelName, name: &str, value: f64) {
+        if value.is_finite() {
+            self.plugin_observation.with_label_values(&[model.as_str(), name]).observe(value);
+        }
+    }
+
+    /// The handles of one model version.
+    #[must_use]
+    pub fn version(&self, model: &ModelName, version: VersionNumber) -> VersionMetrics {
+        let version = version.to_string();
+        let labels = [model.as_str(), &version];
+        let stage = |name| self.stage.with_label_values(&[model.as_str(), &version, name]);
+        let drops = |reason| self.queue_drops.with_label_values(&[model.as_str(), &version, reason]);
+        VersionMetrics {
+            stages: Stage::ALL.map(|(_, name)| stage(name)),
+            batch_rows: self.batch_rows.with_label_values(&labels),
+            ok: self.requests.with_label_values(&[model.as_str(), &version, "ok"]),
+            requests: self.requests.clone(),
+            model: model.as_str().into(),
+            version: version.clone().into(),
+            expired: drops("expired"),
+            abandoned: drops("abandoned"),
+            queue_full: drops("queue_full"),
+            stopped: drops("stopped"),
+        }
+    }
+}
+
+/// What a batcher says of its queue.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueGauges {
+    /// Waiting now.
+    pub requests: usize,
+    /// May wait.
+    pub limit: usize,
+    /// Whether batches run on the thread of a request.
+    pub inline: bool,
+}
+
+/// The handles of one model version.
+pub struct VersionMetrics {
+    stages: [Histogram; 5],
+    batch_rows: Histogram,
+    ok: IntCounter,
+    requests: IntCounterVec,
+    model: Arc<str>,
+    version: Arc<str>,
+    expired: IntCounter,
+    abandoned: IntCounter,
+    queue_full: IntCounter,
+    stopped: IntCounter,
+}
+
+impl VersionMetrics {
+    /// Records the time of a stage.
+    pub fn stage(&self, stage: Stage, time: Duration) {
+        self.stages[stage as usize].observe(time.as_secs_f64());
+    }
+
+    /// Counts an answered request.
+    pub fn answered(&self, failure: Option<ErrorCode>) {
+        match failure {
+            None => self.ok.inc(),
+            Some(code) => self.requests.with_label_values(&[&*self.model, &*self.version, code.as_str()]).inc(),
+        }
+    }
+}
+
+impl BatchObserver for VersionMetrics {
+    fn batch_finished(&self, report: &BatchReport) {
+        // A count of rows is far below 2^52.
+        #[expect(clippy::cast_precision_loss, reason = "rows are few")]
+        self.batch_rows.observe(report.rows as f64);
+    }
+
+    fn request_dropped(&self, reason: DropReason) {
+        match reason {
+            DropReason::Expired => self.expired.inc(),
+            DropReason::Abandoned => self.abandoned.inc(),
+            DropReason::QueueFull => self.queue_full.inc(),
+            DropReason::Stopped => self.stopped.inc(),
+        }
+    }
+}
+
+/// From 10 µs to 80 s, in steps of about 2.
+fn duration_buckets() -> Vec<f64> {
+    exponential_buckets(10e-6, 2.0, 24).expect("constants are in range")
+}
+
+/// 1, 2, 4 … 4096.
+fn row_buckets() -> Vec<f64> {
+    exponential_buckets(1.0, 2.0, 13).expect("constants are in range")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every family a scrape shows once each has a child, with its type.
+    #[test]
+    fn metric_names() {
+        let metrics = Metrics::new();
+        let model = ModelName::new("m").expect("a name");
+        let version = VersionNumber::new(1).expect("not 0");
+        let handles = metrics.version(&model, version);
+        handles.answered(Some(ErrorCode::QueueFull));
+        metrics.show_queue(&model, version, &QueueGauges { requests: 0, limit: 1, inline: true });
+        metrics.show_generation(&model, version, 1);
+        metrics.show_plugin(&model, 1, 1);
+        metrics.show_limit("l", 1.0);
+        metrics.models_in_state("ready", 1);
+        metrics.swap(&model, SwapOutcome::Published);
+        metrics.engine_load(&model);
+        metrics.plugin_failure(&model, "crashed");
+        metrics.plugin_dropped(&model, "log_lines", 1);
+        metrics.plugin_stage(&model, "preprocess", "inline");
+        metrics.plugin_count(&model, "c", 1.0);
+        metrics.plugin_observe(&model, "h", 1.0);
+        let text = metrics.render().expect("encodes");
+        let types: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        insta::assert_snapshot!(types.join("\n"), @r"
+        airlock_batch_rows histogram
+        airlock_batches_run_inline gauge
+        airlock_build_info gauge
+        airlock_connections gauge
+        airlock_engine_loads_total counter
+        airlock_limit gauge
+        airlock_models gauge
+        airlock_plugin_calls_total counter
+        airlock_plugin_counter_total counter
+        airlock_plugin_dropped_total counter
+        airlock_plugin_failures_total counter
+        airlock_plugin_generation gauge
+        airlock_plugin_instances_created gauge
+        airlock_plugin_instances_warm gauge
+        airlock_plugin_observation histogram
+        airlock_queue_drops_total counter
+        airlock_queue_requests gauge
+        airlock_queue_requests_limit gauge
+        airlock_releases_draining gauge
+        airlock_requests_in_flight gauge
+        airlock_requests_total counter
+        airlock_stage_duration_seconds histogram
+        airlock_swaps_total counter
+        ");
+    }
+
+    #[test]
+    fn a_version_that_serves_no_longer_leaves_no_gauge() {
+        let metrics = Metrics::new();
+        let model = ModelName::new("m").expect("a name");
+        let version = VersionNumber::new(7).expect("not 0");
+        metrics.show_queue(&model, version, &QueueGauges { requests: 3, limit: 4, inline: false });
+        metrics.show_generation(&model, version, 1);
+        assert!(metrics.render().expect("encodes").contains("version=\"7\""));
+        metrics.forget_version(&model, version);
+        assert!(!metrics.render().expect("encodes").contains("version=\"7\""));
+    }
+
+    #[test]
+    fn plugins_cannot_make_counters_shrink() {
+        let metrics = Metrics::new();
+        let model = ModelName::new("m").expect("a name");
+        for value in [2.0, -1.0, f64::NAN, f64::INFINITY] {
+            metrics.plugin_count(&model, "c", value);
+        }
+        let text = metrics.render().expect("encodes");
+        assert!(text.contains("airlock_plugin_counter_total{model=\"m\",name=\"c\"} 2\n"), "{text}");
+    }
+}

@@ -1,0 +1,241 @@
+//! The life of a request after its envelope is decoded: preprocess, check, batch, postprocess, all on one pinned
+//! release. No transport and no route is known here; HTTP, gRPC and verification call the same functions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batching::{BatchError, InferenceRequest, Inferred};
+use bytes::Bytes;
+use model::{ErrorCode, SignatureMismatch, Tensor};
+use plugin::{Call, Inference, PluginFailure, Prepared, Response};
+use tokio::time::Instant;
+
+use crate::failure::RequestFailure;
+use crate::generation::PluginGeneration;
+use crate::metrics::{Stage, VersionMetrics};
+use crate::registry::{LoadedVersion, PluginSlot, Release};
+
+/// A business request.
+#[derive(Clone, Debug)]
+pub struct PredictRequest {
+    /// The client's id, or one made for it.
+    pub request_id: String,
+    /// `Content-Type`.
+    pub content_type: Option<String>,
+    /// `Accept`.
+    pub accept: Option<String>,
+    /// The body.
+    pub body: Bytes,
+    /// When the answer is worthless.
+    pub deadline: Instant,
+}
+
+/// Whether a run shows in the statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accounting {
+    /// A client's request.
+    Counted,
+    /// A sample run for verification.
+    Uncounted,
+}
+
+/// Times of the stages of one request, recorded only for clients' requests.
+struct Stages<'a> {
+    metrics: Option<&'a VersionMetrics>,
+    started: Instant,
+}
+
+impl<'a> Stages<'a> {
+    fn begin(metrics: &'a VersionMetrics, accounting: Accounting) -> Self {
+        let metrics = (accounting == Accounting::Counted).then_some(metrics);
+        Self { metrics, started: Instant::now() }
+    }
+
+    fn record(&self, stage: Stage, time: Duration) {
+        if let Some(metrics) = self.metrics {
+            metrics.stage(stage, time);
+        }
+    }
+
+    fn end(&self, failure: Option<ErrorCode>) {
+        if let Some(metrics) = self.metrics {
+            metrics.stage(Stage::Total, self.started.elapsed());
+            metrics.answered(failure);
+        }
+    }
+}
+
+/// Answers a business request through the release's plugin.
+///
+/// # Errors
+/// A [`RequestFailure`] with the reason a client may see.
+pub async fn predict(release: &Release, request: PredictRequest) -> Result<Response, RequestFailure> {
+    let generation = match &release.plugin {
+        PluginSlot::Serving(generation) => generation,
+        PluginSlot::Absent => return Err(no_plugin(&release.version)),
+        PluginSlot::Refused(reason) => return Err(plugin_refused(&release.version, reason)),
+    };
+    predict_with(&release.version, generation, request, Accounting::Counted).await
+}
+
+/// Answers a business request with this very pair of version and plugin generation, published or not.
+///
+/// # Errors
+/// As [`predict`].
+pub async fn predict_with(
+    version: &LoadedVersion,
+    generation: &PluginGeneration,
+    request: PredictRequest,
+    accounting: Accounting,
+) -> Result<Response, RequestFailure> {
+    let stages = Stages::begin(&version.metrics, accounting);
+    let run = Run { version, generation, call: Arc::new(plugin_call(version, &request)), stages: &stages };
+    let result = run.to_answer(request.body, request.deadline).await;
+    stages.end(result.as_ref().err().map(|failure| failure.code));
+    result
+}
+
+/// One request on its way through one pair of version and generation.
+struct Run<'a> {
+    version: &'a LoadedVersion,
+    generation: &'a PluginGeneration,
+    call: Arc<Call>,
+    stages: &'a Stages<'a>,
+}
+
+impl Run<'_> {
+    async fn to_answer(&self, body: Bytes, deadline: Instant) -> Result<Response, RequestFailure> {
+        let Self { version, generation, call, stages } = self;
+        let started = Instant::now();
+        let prepared = generation.plugin.preprocess(call, body, deadline).await;
+        stages.record(Stage::Preprocess, started.elapsed());
+        let inference = match prepared.map_err(|failure| self.plugin_failed(failure))? {
+            Prepared::Respond(response) => return Ok(response),
+            Prepared::Infer(inference) => inference,
+        };
+
+        let Inference { inputs, outputs: wanted, carry, .. } = inference;
+        let broken = |mismatch: SignatureMismatch| self.contract_broken(&mismatch);
+        let selection = version.signature.select_outputs(&wanted).map_err(broken)?;
+        let (inputs, rows) = version.signature.check_inputs(inputs, version.config.max_batch_size).map_err(broken)?;
+        let inferred = submit(version, inputs, rows, deadline, stages).await.map_err(expired_is_504)?;
+
+        let outputs = pick_outputs(&inferred.outputs, &selection);
+        let started = Instant::now();
+        let answer = generation.plugin.postprocess(call, outputs, carry, deadline).await;
+        stages.record(Stage::Postprocess, started.elapsed());
+        answer.map_err(|failure| self.plugin_failed(failure))
+    }
+
+    fn plugin_failed(&self, failure: PluginFailure) -> RequestFailure {
+        if failure.code().blames_plugin() {
+            self.blame(failure.kind_label(), &failure.to_string());
+        }
+        failure.into()
+    }
+
+    fn contract_broken(&self, mismatch: &SignatureMismatch) -> RequestFailure {
+        let mismatch = mismatch.text(self.version.model.as_str());
+        let text = format!("the plugin's tensors do not fit the model: {mismatch}");
+        self.blame("contract", &text);
+        RequestFailure::new(ErrorCode::PluginContract, text)
+    }
+
+    /// One log line and one count per request that fails through its plugin; a sample's failure is its verdict's to tell.
+    fn blame(&self, kind: &str, error: &str) {
+        if self.stages.metrics.is_none() {
+            return;
+        }
+        self.generation.count_failure(kind);
+        let Self { version, generation, call, .. } = self;
+        tracing::warn!(
+            model = %version.model, version = %version.number, generation = generation.number,
+            request_id = call.request_id, kind, error, "plugin failed"
+        );
+    }
+}
+
+/// Runs tensors through the model alone. Returns the outputs at `selection`, in its order.
+///
+/// # Errors
+/// A [`RequestFailure`] from the queue or the engine, or for tensors that do not fit the signature.
+pub async fn infer(
+    version: &LoadedVersion,
+    inputs: Vec<Tensor>,
+    output_names: &[String],
+    deadline: Instant,
+) -> Result<Vec<Tensor>, RequestFailure> {
+    let stages = Stages::begin(&version.metrics, Accounting::Counted);
+    let result = infer_timed(version, inputs, output_names, deadline, &stages).await;
+    stages.end(result.as_ref().err().map(|failure| failure.code));
+    result
+}
+
+async fn infer_timed(
+    version: &LoadedVersion,
+    inputs: Vec<Tensor>,
+    output_names: &[String],
+    deadline: Instant,
+    stages: &Stages<'_>,
+) -> Result<Vec<Tensor>, RequestFailure> {
+    let invalid = |mismatch: SignatureMismatch| {
+        RequestFailure::new(ErrorCode::InvalidTensors, mismatch.text(version.model.as_str()))
+    };
+    let selection = version.signature.select_outputs(output_names).map_err(invalid)?;
+    let (inputs, rows) = version.signature.check_inputs(inputs, version.config.max_batch_size).map_err(invalid)?;
+    let inferred = submit(version, inputs, rows, deadline, stages).await?;
+    Ok(pick_outputs(&inferred.outputs, &selection))
+}
+
+async fn submit(
+    version: &LoadedVersion,
+    inputs: Vec<Tensor>,
+    rows: u64,
+    deadline: Instant,
+    stages: &Stages<'_>,
+) -> Result<Inferred, BatchError> {
+    let inferred = version.batch.submit(InferenceRequest { inputs, rows, deadline: Some(deadline) }).await?;
+    stages.record(Stage::Queue, inferred.queue);
+    stages.record(Stage::Compute, inferred.compute);
+    Ok(inferred)
+}
+
+/// The outputs at `selection`, in its order; the data is shared, not copied.
+fn pick_outputs(outputs: &[Tensor], selection: &[usize]) -> Vec<Tensor> {
+    selection.iter().map(|&position| outputs[position].clone()).collect()
+}
+
+/// Triton answers an expired request with 503; behind a plugin there is no Triton client, and the gateway's word is 504.
+fn expired_is_504(error: BatchError) -> RequestFailure {
+    let expired = matches!(error, BatchError::Expired);
+    let mut failure = RequestFailure::from(error);
+    if expired {
+        failure.code = ErrorCode::DeadlineExceeded;
+    }
+    failure
+}
+
+/// No header is granted to any plugin yet, so none is passed on.
+fn plugin_call(version: &LoadedVersion, request: &PredictRequest) -> Call {
+    Call {
+        request_id: request.request_id.clone(),
+        version: version.number,
+        content_type: request.content_type.clone(),
+        accept: request.accept.clone(),
+        headers: Vec::new(),
+        signature: Arc::clone(&version.signature),
+    }
+}
+
+fn no_plugin(version: &LoadedVersion) -> RequestFailure {
+    let model = &version.model;
+    RequestFailure::new(
+        ErrorCode::NotSupported,
+        format!("model '{model}' has no plugin; put a plugin.wasm into its folder, or use /v2/models/{model}/infer"),
+    )
+}
+
+fn plugin_refused(version: &LoadedVersion, reason: &str) -> RequestFailure {
+    let text = format!("the plugin of model '{}' does not serve: {reason}", version.model);
+    RequestFailure::new(ErrorCode::ModelNotReady, text).retry_after(Duration::from_secs(1))
+}

@@ -1,0 +1,253 @@
+//! What is served: one immutable map behind one atomic pointer. The reconciler is the only writer; a request takes one
+//! snapshot, pins its release and never looks again, so whatever it answers comes from one model version and one plugin
+//! generation. Publishing anything, a plugin, a version or both together, is a single store of a new map.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use batching::BatchHandle;
+use model::{ErrorCode, ModelConfig, ModelName, Signature, VersionNumber};
+use prometheus::IntGauge;
+
+use crate::failure::RequestFailure;
+use crate::generation::PluginGeneration;
+use crate::janitor::{Chore, ChoreSender};
+use crate::metrics::VersionMetrics;
+
+/// The served models, readable without a lock.
+#[derive(Default)]
+pub struct ModelRegistry {
+    map: ArcSwap<ModelMap>,
+}
+
+/// One state of the registry.
+#[derive(Clone, Default)]
+pub struct ModelMap {
+    models: HashMap<ModelName, Arc<ServedModel>>,
+    /// Whether the first pass over the repositories is over.
+    complete: bool,
+    /// Whether, after that, every model has served at the same time.
+    has_been_ready: bool,
+}
+
+/// What is known and served of one model.
+pub struct ServedModel {
+    /// The model's name.
+    pub name: ModelName,
+    /// Its configuration in force; `None` while none was readable.
+    pub config: Option<Arc<ModelConfig>>,
+    /// Served versions.
+    pub releases: BTreeMap<VersionNumber, Arc<Release>>,
+    /// Why parts of the desired state do not serve, by part (`config.pbtxt`, `plugin`, `version 2`).
+    pub problems: BTreeMap<String, String>,
+}
+
+/// A model version with the plugin generation that serves with it: what a request pins.
+pub struct Release {
+    /// The loaded version.
+    pub version: Arc<LoadedVersion>,
+    /// The plugin, or what predict should know about its absence.
+    pub plugin: PluginSlot,
+}
+
+/// The plugin of a release.
+#[derive(Clone)]
+pub enum PluginSlot {
+    /// It serves.
+    Serving(Arc<PluginGeneration>),
+    /// The model's folder has none.
+    Absent,
+    /// The folder has one that cannot serve, for this reason.
+    Refused(Arc<str>),
+}
+
+/// A version the engine has loaded. Its queue is stopped, and its memory freed, by the janitor once the last request
+/// that pinned it is done.
+pub struct LoadedVersion {
+    /// The model.
+    pub model: ModelName,
+    /// The version.
+    pub number: VersionNumber,
+    /// The number as text, for answers and headers.
+    pub number_text: Arc<str>,
+    /// Content hash of what it was loaded from.
+    pub digest: Arc<str>,
+    /// The configuration its folder declares.
+    pub declared: Arc<ModelConfig>,
+    /// The same with what only the model's file could tell.
+    pub config: Arc<ModelConfig>,
+    /// Inputs and outputs.
+    pub signature: Arc<Signature>,
+    /// Its queue and instances.
+    pub batch: BatchHandle,
+    /// Its metric handles.
+    pub metrics: Arc<VersionMetrics>,
+    /// The execution provider that runs it.
+    pub provider: &'static str,
+    chores: ChoreSender,
+    draining: OnceLock<IntGauge>,
+}
+
+/// What a [`LoadedVersion`] is made of.
+#[expect(missing_docs, reason = "the fields of LoadedVersion")]
+pub struct LoadedVersionParts {
+    pub number: VersionNumber,
+    pub digest: Arc<str>,
+    pub declared: Arc<ModelConfig>,
+    pub config: Arc<ModelConfig>,
+    pub signature: Arc<Signature>,
+    pub batch: BatchHandle,
+    pub metrics: Arc<VersionMetrics>,
+    pub provider: &'static str,
+    pub chores: ChoreSender,
+}
+
+impl LoadedVersion {
+    /// Puts a loaded version together.
+    #[must_use]
+    pub fn new(parts: LoadedVersionParts) -> Self {
+        Self {
+            model: parts.config.name.clone(),
+            number: parts.number,
+            number_text: parts.number.to_string().into(),
+            digest: parts.digest,
+            declared: parts.declared,
+            config: parts.config,
+            signature: parts.signature,
+            batch: parts.batch,
+            metrics: parts.metrics,
+            provider: parts.provider,
+            chores: parts.chores,
+            draining: OnceLock::new(),
+        }
+    }
+
+    /// It has been replaced: `gauge` counts it until it is freed.
+    pub fn start_draining(&self, gauge: &IntGauge) {
+        if self.draining.set(gauge.clone()).is_ok() {
+            gauge.inc();
+        }
+    }
+}
+
+impl Drop for LoadedVersion {
+    fn drop(&mut self) {
+        if let Some(gauge) = self.draining.get() {
+            gauge.dec();
+        }
+        self.chores.send(Chore::StopQueue(self.batch.clone()));
+    }
+}
+
+impl ModelRegistry {
+    /// The current state.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<ModelMap> {
+        self.map.load_full()
+    }
+
+    /// Pins a release of `model`: `version`, or the highest served one.
+    ///
+    /// # Errors
+    /// A [`RequestFailure`] with Triton's text: unknown model, unknown version, nothing served.
+    pub fn pin(&self, model: &str, version: Option<&str>) -> Result<Arc<Release>, RequestFailure> {
+        let map = self.map.load();
+        let served = map.model(model)?;
+        let release = match version {
+            None => served.releases.values().next_back(),
+            Some(text) => {
+                let number = parse_version(text)?;
+                match served.releases.get(&number) {
+                    Some(release) => Some(release),
+                    None => return Err(unknown_version(model, text)),
+                }
+            }
+        };
+        release.map(Arc::clone).ok_or_else(|| served.not_available())
+    }
+
+    /// Publishes `served` in one store and returns what it replaces.
+    pub fn publish(&self, served: Arc<ServedModel>) -> Option<Arc<ServedModel>> {
+        let mut map = ModelMap::clone(&self.map.load());
+        let old = map.models.insert(served.name.clone(), served);
+        self.store(map);
+        old
+    }
+
+    /// Removes a model in one store and returns it.
+    pub fn remove(&self, name: &ModelName) -> Option<Arc<ServedModel>> {
+        let mut map = ModelMap::clone(&self.map.load());
+        let old = map.models.remove(name);
+        self.store(map);
+        old
+    }
+
+    /// Records that the first pass over the repositories is over: from now on readiness speaks for every model.
+    pub fn first_pass_done(&self) {
+        let mut map = ModelMap::clone(&self.map.load());
+        map.complete = true;
+        self.store(map);
+    }
+
+    fn store(&self, mut map: ModelMap) {
+        map.has_been_ready |= map.complete && map.models.values().all(|model| !model.releases.is_empty());
+        self.map.store(Arc::new(map));
+    }
+}
+
+impl ModelMap {
+    /// Every model known.
+    pub fn models(&self) -> impl Iterator<Item = &Arc<ServedModel>> {
+        self.models.values()
+    }
+
+    /// Finds a model.
+    ///
+    /// # Errors
+    /// Triton's text for an unknown name.
+    pub fn model(&self, name: &str) -> Result<&Arc<ServedModel>, RequestFailure> {
+        self.models.get(name).ok_or_else(|| {
+            let text = format!("Request for unknown model: '{name}' is not found");
+            RequestFailure::new(ErrorCode::ModelNotFound, text)
+        })
+    }
+
+    /// Whether the first pass is over and every model has come to serve. From then on readiness stays: a failed reload
+    /// leaves the old version serving, and a new model that does not load is not the other models' concern.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.has_been_ready
+    }
+}
+
+impl ServedModel {
+    fn not_available(&self) -> RequestFailure {
+        let mut text = format!("Request for unknown model: '{}' has no available versions", self.name);
+        for (part, problem) in &self.problems {
+            text.push_str(&format!("; {part}: {problem}"));
+        }
+        RequestFailure::new(ErrorCode::ModelNotReady, text)
+    }
+}
+
+/// Reads a version out of a path.
+///
+/// # Errors
+/// Triton's text for anything but a positive number.
+fn parse_version(text: &str) -> Result<VersionNumber, RequestFailure> {
+    VersionNumber::from_folder(text).ok_or_else(|| {
+        RequestFailure::new(
+            ErrorCode::MalformedRequest,
+            format!(
+                "failed to get model version from specified version string '{text}', \
+                 version should be an integral value > 0"
+            ),
+        )
+    })
+}
+
+fn unknown_version(model: &str, version: &str) -> RequestFailure {
+    let text = format!("Request for unknown model: '{model}' version {version} is not found");
+    RequestFailure::new(ErrorCode::VersionNotFound, text)
+}

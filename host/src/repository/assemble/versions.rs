@@ -1,0 +1,130 @@
+//! Versions: what the policy asks for, loaded where it is not loaded already.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use model::{ModelConfig, VersionNumber, VersionPolicy};
+
+use super::{Assembler, Refusal};
+use crate::registry::{LoadedVersion, Release};
+use crate::repository::content::version_digest;
+use crate::repository::scan::Unit;
+use crate::repository::workshop::version_file;
+
+/// A version ready to serve, and whether this job loaded it.
+pub(super) struct Ready {
+    pub(super) version: Arc<LoadedVersion>,
+    pub(super) is_new: bool,
+}
+
+impl Assembler<'_> {
+    /// Loads what the policy asks for and is not loaded already. Versions that fail are recorded and left out.
+    pub(super) fn versions(&mut self, config: &Arc<ModelConfig>) -> BTreeMap<VersionNumber, Ready> {
+        let present = self.present(config);
+        let desired = config.version_policy.choose(&present);
+        if desired.is_empty() {
+            let reason = format!(
+                "at least one version must be available under the version policy of model '{}'; put one into {}",
+                self.job.name,
+                version_file(config, &self.job.dir, VersionNumber::new(1).expect("1 is not 0")).display()
+            );
+            self.refuse("versions", None, Refusal::build(&reason));
+            self.lacks_versions = true;
+        } else {
+            self.problems.remove("versions");
+        }
+        let mut ready = BTreeMap::new();
+        for number in desired {
+            if self.is_known_bad(config, number) {
+                self.lacks_versions = true;
+                continue;
+            }
+            match self.version(config, number) {
+                Ok(version) => drop(ready.insert(number, version)),
+                Err(refusal) => {
+                    self.lacks_versions = true;
+                    self.refuse(&Unit::Version(number).to_string(), None, refusal);
+                }
+            }
+        }
+        if self.lacks_versions {
+            self.keep_served(&mut ready);
+        }
+        ready
+    }
+
+    /// What serves now stays where something that should replace it does not serve.
+    fn keep_served(&self, ready: &mut BTreeMap<VersionNumber, Ready>) {
+        for (number, release) in self.job.basis.served.iter().flat_map(|served| &served.releases) {
+            let version = || Ready { version: Arc::clone(&release.version), is_new: false };
+            ready.entry(*number).or_insert_with(version);
+        }
+    }
+
+    /// A version that was refused, and nothing that could change that has changed since.
+    fn is_known_bad(&self, config: &Arc<ModelConfig>, number: VersionNumber) -> bool {
+        let unit = Unit::Version(number);
+        let same_config = self.job.basis.config.as_ref().is_some_and(|current| Arc::ptr_eq(current, config));
+        let unchanged = same_config && !self.job.changed.contains(&unit) && !self.job.changed.contains(&Unit::Plugin);
+        unchanged && self.current_release(number).is_none() && self.problems.contains_key(&unit.to_string())
+    }
+
+    /// Version folders that hold a model file. One without is perhaps being filled: it counts once it has one.
+    fn present(&mut self, config: &ModelConfig) -> Vec<VersionNumber> {
+        let mut present = Vec::new();
+        for (number, files) in self.job.files.iter().filter_map(|(unit, files)| Some((version_number(unit)?, files))) {
+            let file = Path::new(&number.to_string()).join(&config.model_filename);
+            if files.contains_key(&file) {
+                present.push(number);
+                continue;
+            }
+            let reason = format!("{} is not there", self.job.dir.join(file).display());
+            if self.job.changed.contains(&Unit::Version(number)) {
+                tracing::warn!(model = %self.job.name, version = %number, reason, "not a version yet");
+            }
+            self.problems.insert(Unit::Version(number).to_string(), reason);
+        }
+        present
+    }
+
+    fn version(&mut self, config: &Arc<ModelConfig>, number: VersionNumber) -> Result<Ready, Refusal> {
+        let unit = Unit::Version(number);
+        let current = self.current_release(number).map(|release| Arc::clone(&release.version));
+        let same_config = |version: &LoadedVersion| same_engine_config(&version.declared, config);
+        if let Some(version) = &current
+            && !self.job.changed.contains(&unit)
+            && same_config(version)
+        {
+            return Ok(Ready { version: Arc::clone(version), is_new: false });
+        }
+        let files = &self.job.files[&unit];
+        let digest = version_digest(&self.job.dir, Path::new(&number.to_string()), files)
+            .map_err(|error| Refusal::build(&error))?;
+        if let Some(version) = current
+            && version.digest == digest
+            && same_config(&version)
+        {
+            return Ok(Ready { version, is_new: false });
+        }
+        let loaded = self.workshop.load_version(config, &self.job.dir, number, digest);
+        Ok(Ready { version: Arc::new(loaded.map_err(|error| Refusal::build(&error))?), is_new: true })
+    }
+
+    pub(super) fn current_release(&self, number: VersionNumber) -> Option<&Arc<Release>> {
+        self.job.basis.served.as_ref()?.releases.get(&number)
+    }
+}
+
+fn version_number(unit: &Unit) -> Option<VersionNumber> {
+    match unit {
+        Unit::Version(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// Whether two configurations make the same loaded version; the policy only chooses among versions.
+fn same_engine_config(a: &ModelConfig, b: &ModelConfig) -> bool {
+    let without_policy = |config: &ModelConfig| ModelConfig { version_policy: VersionPolicy::All, ..config.clone() };
+    without_policy(a) == without_policy(b)
+}

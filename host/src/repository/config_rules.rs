@@ -1,0 +1,79 @@
+//! What a `config.pbtxt` that parses may say: every field is turned into its place in [`ModelConfig`], refused with a
+//! reason, or accepted and named in a warning. Texts are Triton's wherever Triton has one. Nothing here stops at the
+//! first problem; a value that is refused is replaced by its default so that the rest can be checked too.
+
+mod auto_complete;
+mod backend;
+mod block;
+mod ignored;
+mod instances;
+mod scheduling;
+mod settings;
+mod tensors;
+mod warmup;
+
+use std::path::{Component, Path};
+
+use model::{ModelConfig, ModelName};
+use prost_reflect::DynamicMessage;
+
+pub(crate) use auto_complete::auto_complete;
+
+use super::config_text::{ConfigDefaults, Node, default_model_config};
+use super::problem::Report;
+use block::Block;
+
+/// The rules at work on one file.
+struct Rules<'r, 'f> {
+    model: &'r ModelName,
+    defaults: &'r ConfigDefaults,
+    /// Whether requests have a batch dimension.
+    batches: bool,
+    report: &'r mut Report<'f>,
+}
+
+impl Rules<'_, '_> {
+    /// An error at field `name` of `block`.
+    fn refuse(&mut self, block: &Block<'_>, name: &str, message: impl Into<String>, fix: impl Into<Option<String>>) {
+        self.report.error(block.at(name), block.path(name), message, fix);
+    }
+
+    /// A field that has no effect, with the reason.
+    fn warn(&mut self, block: &Block<'_>, name: &str, message: impl Into<String>) {
+        self.report.warning(block.at(name), block.path(name), message);
+    }
+}
+
+/// Builds the configuration `message` asks for; what it must not ask for goes to `report`.
+pub(super) fn build(
+    message: &DynamicMessage,
+    node: &Node,
+    (model, defaults): (&ModelName, &ConfigDefaults),
+    report: &mut Report<'_>,
+) -> ModelConfig {
+    let root = Block::root(message, node);
+    let mut rules = Rules { model, defaults, batches: root.integer("max_batch_size") > 0, report };
+    let mut config = default_model_config(model, defaults);
+    backend::check(&root, &mut rules);
+    config.max_batch_size = settings::max_batch_size(&root, &mut rules);
+    config.inputs = tensors::read(&root, tensors::Side::Input, &mut rules);
+    config.outputs = tensors::read(&root, tensors::Side::Output, &mut rules);
+    config.batching = scheduling::read(&root, config.max_batch_size, &mut rules);
+    config.instance_count = instances::count(&root, &mut rules);
+    config.graph_optimization = settings::graph_optimization(&root, &mut rules);
+    config.version_policy = settings::version_policy(&root, &mut rules);
+    config.model_filename = settings::model_filename(&root, &mut rules);
+    settings::parameters(&root, &mut config, &mut rules);
+    config.warmup = warmup::read(&root, &config, &mut rules);
+    ignored::warn(&root, &mut rules);
+    config
+}
+
+/// Whether a configured file name stays in the folder it is relative to.
+fn stays_inside(name: &str) -> bool {
+    let plain = |component| matches!(component, Component::Normal(_));
+    !name.is_empty() && !name.contains(['\\', '\0']) && Path::new(name).components().all(plain)
+}
+
+#[cfg(test)]
+mod tests;

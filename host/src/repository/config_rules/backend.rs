@@ -1,0 +1,77 @@
+//! Who a configuration is for: the name, the platform and backend, and the schedulers and native code that Airlock does
+//! not run.
+
+use super::Rules;
+use super::block::Block;
+
+const PLATFORM: &str = "onnxruntime_onnx";
+const BACKEND: &str = "onnxruntime";
+
+pub(super) fn check(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
+    check_name(root, rules);
+    check_pair(root, rules);
+    check_refused(root, rules);
+}
+
+fn check_name(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
+    let (name, folder) = (root.text("name"), rules.model.as_str());
+    if name.is_empty() || name == folder {
+        return;
+    }
+    let message =
+        format!("unexpected directory name '{folder}' for model '{name}', directory name must equal model name");
+    rules.refuse(root, "name", message, format!("write name: \"{folder}\", leave name out, or rename the folder"));
+}
+
+fn check_pair(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
+    let (platform, backend) = (root.text("platform"), root.text("backend"));
+    if platform == "ensemble" || root.has("ensemble_scheduling") {
+        let field = if root.has("ensemble_scheduling") { "ensemble_scheduling" } else { "platform" };
+        let fix = "write the steps as a plugin with kind = \"pipeline\" in plugin.toml, which calls the models itself";
+        return rules.refuse(root, field, "ensembles are not served", fix.to_owned());
+    }
+    let known_platform = platform.is_empty() || platform == PLATFORM;
+    let known_backend = backend.is_empty() || backend == BACKEND;
+    if known_platform && known_backend {
+        return;
+    }
+    if known_platform != known_backend && !platform.is_empty() && !backend.is_empty() {
+        let message = format!("unexpected 'platform' and 'backend' pair, got:{platform}, {backend}");
+        let fix = format!("write backend: \"{BACKEND}\" and leave platform out");
+        return rules.refuse(root, "platform", message, fix);
+    }
+    let (field, value) = if known_backend { ("platform", platform) } else { ("backend", backend) };
+    let fix = if backend == "python" {
+        "export the model to ONNX and move the Python around it into a plugin"
+    } else {
+        "export the model to ONNX and save it as model.onnx"
+    };
+    rules.refuse(root, field, format!("{field} '{value}' is not served: models are ONNX files"), fix.to_owned());
+}
+
+fn check_refused(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
+    const REFUSED: [(&str, &str, &str); 5] = [
+        (
+            "sequence_batching",
+            "sequence batching is not supported: the model would lose its state between requests",
+            "pass the state as inputs and outputs, and keep it in the client or in a plugin's key-value store",
+        ),
+        ("batch_input", "ragged batches are not supported", "pad the inputs to one shape, in a plugin for example"),
+        ("batch_output", "ragged batches are not supported", "pad the inputs to one shape, in a plugin for example"),
+        (
+            "model_operations",
+            "custom operator libraries are native code from the repository and are never loaded",
+            "export the model with standard ONNX operators",
+        ),
+        (
+            "model_repository_agents",
+            "repository agents are native code and are never loaded, so nothing would check what this one promises",
+            "verify the files before they are copied here, and remove the block",
+        ),
+    ];
+    for (field, message, fix) in REFUSED {
+        if root.has(field) {
+            rules.refuse(root, field, message, fix.to_owned());
+        }
+    }
+}

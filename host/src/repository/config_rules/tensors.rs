@@ -1,0 +1,127 @@
+//! `input` and `output`: names, types and dimensions, as Triton checks them, and what of them Airlock cannot serve.
+
+use std::collections::BTreeSet;
+
+use model::{DataType, TensorConfig};
+
+use super::block::Block;
+use super::{Rules, stays_inside};
+
+#[derive(Clone, Copy)]
+pub(super) enum Side {
+    Input,
+    Output,
+}
+
+impl Side {
+    fn field(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Output => "output",
+        }
+    }
+}
+
+pub(super) fn read(root: &Block<'_>, side: Side, rules: &mut Rules<'_, '_>) -> Vec<TensorConfig> {
+    let mut names = BTreeSet::new();
+    let mut tensors = Vec::new();
+    for block in root.blocks(side.field()) {
+        let name = block.text("name");
+        if !name.is_empty() && !names.insert(name) {
+            let message = format!("{} '{name}' is declared twice for {}", side.field(), rules.model);
+            rules.refuse(&block, "name", message, "remove one of them".to_owned());
+        }
+        tensors.extend(read_one(&block, side, rules));
+    }
+    tensors
+}
+
+fn read_one(block: &Block<'_>, side: Side, rules: &mut Rules<'_, '_>) -> Option<TensorConfig> {
+    let name = block.text("name");
+    let model = rules.model.clone();
+    let dims: Vec<i64> = block.integers("dims").into_iter().filter_map(|dim| i64::try_from(dim).ok()).collect();
+    if name.is_empty() {
+        let message = format!("model {} must specify 'name' for {model}", side.field());
+        rules.refuse(block, "name", message, None);
+    }
+    let subject = format!("model {} '{name}'", side.field());
+    let data_type = block.enum_name("data_type").and_then(|name| DataType::from_config_name(&name));
+    if data_type.is_none() {
+        let message = format!("{subject} must specify 'data_type' for {model}");
+        rules.refuse(block, "data_type", message, "write data_type: TYPE_FP32, or the type it has".to_owned());
+    }
+    if dims.is_empty() {
+        let message = format!("{subject} must specify 'dims' for {model}");
+        let fix = "list the dimensions without the batch dimension; -1 where free".to_owned();
+        rules.refuse(block, "dims", message, fix);
+    }
+    if let Some(dim) = dims.iter().find(|&&dim| dim < 1 && dim != -1) {
+        let rule = "dimension must be integer >= 1, or -1 to indicate a variable-size dimension";
+        rules.refuse(block, "dims", format!("{subject} {rule} for {model}"), format!("replace {dim}"));
+    }
+    check_reshape(block, &dims, &subject, rules);
+    match side {
+        Side::Input => check_input(block, &dims, &subject, rules),
+        Side::Output => check_output(block, rules),
+    }
+    Some(TensorConfig { name: name.into(), data_type: data_type?, dims })
+}
+
+fn check_reshape(block: &Block<'_>, dims: &[i64], subject: &str, rules: &mut Rules<'_, '_>) {
+    let Some(reshape) = block.block("reshape") else { return };
+    let shape: Vec<i64> = reshape.integers("shape").into_iter().filter_map(|dim| i64::try_from(dim).ok()).collect();
+    let rule = if shape.is_empty() && !rules.batches {
+        Some("cannot have empty reshape for non-batching model as scalar tensors are not supported")
+    } else {
+        reshape_rule(dims, &shape)
+    };
+    let model = rules.model.clone();
+    if let Some(rule) = rule {
+        rules.refuse(block, "reshape", format!("{subject} {rule} for {model}"), None);
+    } else if shape != dims {
+        let message = format!("{subject} has a reshape, which is not supported, for {model}");
+        let fix = "declare the model's own shape in dims and let clients, or a plugin, send that".to_owned();
+        rules.refuse(block, "reshape", message, fix);
+    }
+}
+
+/// The rule that `shape` breaks as another way to see `dims`: the same free dimensions, in order, and as many elements
+/// between them.
+fn reshape_rule(dims: &[i64], shape: &[i64]) -> Option<&'static str> {
+    const SIZE: &str = "has different size for dims and reshape";
+    let products = |dims: &[i64]| -> Vec<Option<i64>> {
+        let parts = dims.split(|dim| *dim == -1);
+        parts.map(|part| part.iter().try_fold(1_i64, |product, &dim| product.checked_mul(dim))).collect()
+    };
+    let (dims, shape) = (products(dims), products(shape));
+    match (dims.len(), shape.len()) {
+        (1, 2..) | (2.., 1) => Some(SIZE),
+        (a, b) if a != b => Some("has different number of variable-size dimensions for dims and reshape"),
+        _ => (dims != shape).then_some(SIZE),
+    }
+}
+
+fn check_input(block: &Block<'_>, dims: &[i64], subject: &str, rules: &mut Rules<'_, '_>) {
+    let model = rules.model.clone();
+    if block.integer("format") != 0 && dims.len() != 3 {
+        let message = format!("model input NHWC/NCHW require 3 dims for {model}");
+        rules.refuse(block, "format", message, "leave format out".to_owned());
+    }
+    if block.flag("allow_ragged_batch") {
+        let message = format!("{subject} allows ragged batches, which are not supported, for {model}");
+        rules.refuse(block, "allow_ragged_batch", message, "leave it out: equal shapes are batched".to_owned());
+    }
+    if block.flag("optional") {
+        let message = format!("{subject} is optional, which is not supported, for {model}");
+        let fix = "leave it out and let a plugin, or the client, send the default value".to_owned();
+        rules.refuse(block, "optional", message, fix);
+    }
+}
+
+fn check_output(block: &Block<'_>, rules: &mut Rules<'_, '_>) {
+    let label_file = block.text("label_filename");
+    if !label_file.is_empty() && !stays_inside(label_file) {
+        let message = format!("'{label_file}' leaves the model's folder");
+        rules.refuse(block, "label_filename", message, "name a file inside it".to_owned());
+    }
+}

@@ -1,0 +1,361 @@
+use std::path::Path;
+use std::time::Duration;
+
+use model::{Execution, GraphOptimization, ModelConfig, ModelName, VersionPolicy};
+
+use super::super::config_text::{ConfigDefaults, parse_model_config};
+use super::super::problem::{Problem, Severity};
+
+fn parse(text: &str) -> Result<(ModelConfig, Vec<Problem>), Vec<Problem>> {
+    parse_model_config(Path::new("f"), text, &ModelName::new("m").expect("a name"), &ConfigDefaults::default())
+}
+
+fn accepted(text: &str) -> ModelConfig {
+    let (config, warnings) = parse(text).unwrap_or_else(|problems| panic!("{text}: {problems:?}"));
+    assert_eq!(warnings, [], "{text}");
+    config
+}
+
+/// The errors of `text` are `expected`, shown without the file's name.
+fn refused(text: &str, expected: &[&str]) {
+    let problems = parse(text).expect_err(text);
+    let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
+    let shown: Vec<_> = errors.map(|problem| problem.to_string()[2..].to_owned()).collect();
+    assert_eq!(shown, expected, "{text}");
+}
+
+fn warned(text: &str, expected: &[&str]) {
+    let (_, warnings) = parse(text).unwrap_or_else(|problems| panic!("{text}: {problems:?}"));
+    let shown: Vec<_> = warnings.iter().map(|problem| problem.to_string()[2..].to_owned()).collect();
+    assert_eq!(shown, expected, "{text}");
+}
+
+#[test]
+fn the_name_is_the_folders() {
+    accepted("name: \"m\"");
+    refused(
+        "name: \"other\"",
+        &[
+            "1:1: name: unexpected directory name 'm' for model 'other', directory name must equal model name (fix: write name: \"m\", leave name out, or rename the folder)",
+        ],
+    );
+}
+
+#[test]
+fn only_onnx_models_are_served() {
+    const ONNX: &str = "export the model to ONNX and save it as model.onnx";
+    const PAIR: &str = "unexpected 'platform' and 'backend' pair, got";
+    const PIPELINE: &str = "ensembles are not served (fix: write the steps as a plugin with kind = \"pipeline\" in plugin.toml, which calls the models itself)";
+    for good in ["platform: \"onnxruntime_onnx\"", "backend: \"onnxruntime\"", ""] {
+        accepted(good);
+    }
+    accepted("platform: \"onnxruntime_onnx\" backend: \"onnxruntime\"");
+    let cases = [
+        ("backend: \"tensorflow\"", format!("1:1: backend: backend 'tensorflow' is not served: models are ONNX files (fix: {ONNX})")),
+        ("backend: \"pytorch\"", format!("1:1: backend: backend 'pytorch' is not served: models are ONNX files (fix: {ONNX})")),
+        ("platform: \"tensorrt_plan\"", format!("1:1: platform: platform 'tensorrt_plan' is not served: models are ONNX files (fix: {ONNX})")),
+        ("backend: \"python\"", "1:1: backend: backend 'python' is not served: models are ONNX files (fix: export the model to ONNX and move the Python around it into a plugin)".to_owned()),
+        ("platform: \"onnxruntime_onnx\" backend: \"tensorrt\"", format!("1:1: platform: {PAIR}:onnxruntime_onnx, tensorrt (fix: write backend: \"onnxruntime\" and leave platform out)")),
+        ("platform: \"tensorrt_plan\" backend: \"onnxruntime\"", format!("1:1: platform: {PAIR}:tensorrt_plan, onnxruntime (fix: write backend: \"onnxruntime\" and leave platform out)")),
+        ("platform: \"ensemble\"", format!("1:1: platform: {PIPELINE}")),
+        ("platform: \"ensemble\" ensemble_scheduling { step [ ] }", format!("1:22: ensemble_scheduling: {PIPELINE}")),
+    ];
+    for (text, expected) in cases {
+        refused(text, &[&expected]);
+    }
+}
+
+#[test]
+fn what_would_change_a_models_meaning_is_refused() {
+    refused(
+        "sequence_batching { }",
+        &[
+            "1:1: sequence_batching: sequence batching is not supported: the model would lose its state between requests (fix: pass the state as inputs and outputs, and keep it in the client or in a plugin's key-value store)",
+        ],
+    );
+    const RAGGED: &str = "ragged batches are not supported (fix: pad the inputs to one shape, in a plugin for example)";
+    refused("batch_input { }", &[&format!("1:1: batch_input: {RAGGED}")]);
+    refused("batch_output { }", &[&format!("1:1: batch_output: {RAGGED}")]);
+    refused(
+        "model_operations { op_library_filename: \"x.so\" }",
+        &[
+            "1:1: model_operations: custom operator libraries are native code from the repository and are never loaded (fix: export the model with standard ONNX operators)",
+        ],
+    );
+    refused(
+        "model_repository_agents { agents { name: \"checksum\" } }",
+        &[
+            "1:1: model_repository_agents: repository agents are native code and are never loaded, so nothing would check what this one promises (fix: verify the files before they are copied here, and remove the block)",
+        ],
+    );
+}
+
+#[test]
+fn all_problems_are_shown_at_once() {
+    refused(
+        "name: \"n\"\nmax_batch_size: -1\ninput { }\ninstance_group { kind: KIND_GPU }",
+        &[
+            "1:1: name: unexpected directory name 'm' for model 'n', directory name must equal model name (fix: write name: \"m\", leave name out, or rename the folder)",
+            "2:1: max_batch_size: 'max_batch_size' must be non-negative value for m (fix: write 0 for a model without a batch dimension)",
+            "3:1: input[0].name: model input must specify 'name' for m",
+            "3:1: input[0].data_type: model input '' must specify 'data_type' for m (fix: write data_type: TYPE_FP32, or the type it has)",
+            "3:1: input[0].dims: model input '' must specify 'dims' for m (fix: list the dimensions without the batch dimension; -1 where free)",
+            "4:18: instance_group[0].kind: instance group m_0 of model m has kind KIND_GPU but no GPUs are available (fix: write kind: KIND_CPU and leave gpus out)",
+        ],
+    );
+}
+
+#[test]
+fn tensors_are_checked_one_by_one() {
+    const X: &str = "name: \"x\" data_type: TYPE_FP32";
+    const DIM: &str = "dimension must be integer >= 1, or -1 to indicate a variable-size dimension for m";
+    let cases = [
+        (format!("output {{ {X} }}"), "1:1: output[0].dims: model output 'x' must specify 'dims' for m (fix: list the dimensions without the batch dimension; -1 where free)".to_owned()),
+        (format!("input {{ {X} dims: [ 3, 0 ] }}"), format!("1:40: input[0].dims: model input 'x' {DIM} (fix: replace 0)")),
+        (format!("input {{ {X} dims: [ -2 ] }}"), format!("1:40: input[0].dims: model input 'x' {DIM} (fix: replace -2)")),
+        ("input { name: \"x\" data_type: TYPE_INVALID dims: 1 }".to_owned(), "1:19: input[0].data_type: model input 'x' must specify 'data_type' for m (fix: write data_type: TYPE_FP32, or the type it has)".to_owned()),
+        ("input { name: \"x\" data_type: 99 dims: 1 }".to_owned(), "1:19: input[0].data_type: model input 'x' must specify 'data_type' for m (fix: write data_type: TYPE_FP32, or the type it has)".to_owned()),
+        (format!("input [ {{ {X} dims: 1 }}, {{ {X} dims: 1 }} ]"), "1:55: input[1].name: input 'x' is declared twice for m (fix: remove one of them)".to_owned()),
+        (format!("input {{ {X} dims: 1 allow_ragged_batch: true }}"), "1:48: input[0].allow_ragged_batch: model input 'x' allows ragged batches, which are not supported, for m (fix: leave it out: equal shapes are batched)".to_owned()),
+        (format!("input {{ {X} dims: 1 optional: true }}"), "1:48: input[0].optional: model input 'x' is optional, which is not supported, for m (fix: leave it out and let a plugin, or the client, send the default value)".to_owned()),
+        (format!("output {{ {X} dims: 1 label_filename: \"../labels\" }}"), "1:49: output[0].label_filename: '../labels' leaves the model's folder (fix: name a file inside it)".to_owned()),
+    ];
+    for (text, expected) in cases {
+        refused(&text, &[&expected]);
+    }
+    refused(
+        &format!("input {{ {X} dims: 1 format: FORMAT_NHWC }}"),
+        &["1:48: input[0].format: model input NHWC/NCHW require 3 dims for m (fix: leave format out)"],
+    );
+}
+
+#[test]
+fn a_reshape_must_fit_and_must_not_be_needed() {
+    let with = |dims: &str, shape: &str| {
+        format!(
+            "max_batch_size: 8 input {{ name: \"x\" data_type: TYPE_FP32 dims: [ {dims} ] reshape {{ shape: [ {shape} ] }} }}"
+        )
+    };
+    accepted(&with("3, -1", "3, -1"));
+    let problem = |text: &str| parse(text).expect_err(text)[0].message.clone();
+    let cases = [
+        (with("4", "3"), "model input 'x' has different size for dims and reshape for m"),
+        (with("4", "-1"), "model input 'x' has different size for dims and reshape for m"),
+        (
+            with("-1, -1", "-1"),
+            "model input 'x' has different number of variable-size dimensions for dims and reshape for m",
+        ),
+        (with("2, -1, 3", "3, -1, 2"), "model input 'x' has different size for dims and reshape for m"),
+        (with("4", "2, 2"), "model input 'x' has a reshape, which is not supported, for m"),
+        (with("1", ""), "model input 'x' has a reshape, which is not supported, for m"),
+        (
+            with("1", "").replace("max_batch_size: 8", ""),
+            "model input 'x' cannot have empty reshape for non-batching model as scalar tensors are not supported for m",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(problem(&text), expected, "{text}");
+    }
+}
+
+#[test]
+fn batching_has_sizes_a_delay_and_a_bounded_queue() {
+    let config = accepted(
+        "max_batch_size: 8 dynamic_batching { preferred_batch_size: [ 8, 2 ] max_queue_delay_microseconds: 500
+         default_queue_policy { max_queue_size: 32 default_timeout_microseconds: 2000 } }",
+    );
+    assert_eq!(config.batching.preferred_batch_sizes, [2, 8]);
+    assert_eq!(config.batching.max_queue_delay, Duration::from_micros(500));
+    assert_eq!(config.batching.queue.max_queue_size.get(), 32);
+    assert_eq!(config.batching.queue.default_timeout, Some(Duration::from_millis(2)));
+
+    let config = accepted("dynamic_batching { default_queue_policy { timeout_action: DELAY max_queue_size: 0 } }");
+    assert_eq!(config.batching.queue.max_queue_size, model::QueuePolicy::DEFAULT_MAX_QUEUE_SIZE);
+    assert_eq!(config.batching.queue.default_timeout, None);
+
+    let cases = [
+        (
+            "max_batch_size: 8 dynamic_batching { preferred_batch_size: 16 }",
+            "1:38: dynamic_batching.preferred_batch_size: dynamic batching preferred size must be <= max batch size for m (fix: 16 is above max_batch_size 8: raise the one or lower the other)",
+        ),
+        (
+            "max_batch_size: 8 dynamic_batching { preferred_batch_size: 0 }",
+            "1:38: dynamic_batching.preferred_batch_size: dynamic batching preferred size must be positive for m (fix: remove 0)",
+        ),
+        (
+            "dynamic_batching { max_queue_delay_microseconds: 3600000001 }",
+            "1:20: dynamic_batching.max_queue_delay_microseconds: max_queue_delay_microseconds is 3600000001; it must be at most 3600000000",
+        ),
+        (
+            "dynamic_batching { default_queue_policy { max_queue_size: 1000001 } }",
+            "1:43: dynamic_batching.default_queue_policy.max_queue_size: max_queue_size is 1000001; it must be at most 1000000",
+        ),
+        (
+            "dynamic_batching { default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 1 } }",
+            "1:43: dynamic_batching.default_queue_policy.timeout_action: timeout_action DELAY is not supported: a request whose timeout has passed is refused (fix: write timeout_action: REJECT)",
+        ),
+    ];
+    for (text, expected) in cases {
+        refused(text, &[expected]);
+    }
+}
+
+#[test]
+fn priorities_have_no_effect_and_say_so() {
+    const NO_EFFECT: &str = "dynamic_batching.priority_levels: priorities are not supported: all requests wait in one queue, in the order of their arrival";
+    warned("dynamic_batching { priority_levels: 2 default_priority_level: 1 }", &[&format!("1:20: {NO_EFFECT}")]);
+    refused(
+        "dynamic_batching { priority_levels: 2 default_priority_level: 3 }",
+        &[
+            "1:39: dynamic_batching.default_priority_level: default priority level must be in range [1, 2] for m (fix: write default_priority_level: 1)",
+        ],
+    );
+}
+
+#[test]
+fn instances_are_counted_over_all_groups() {
+    let cases = [
+        ("", 1),
+        ("instance_group { }", 1),
+        ("instance_group [ { count: 2 kind: KIND_CPU }, { count: 3 kind: KIND_MODEL } ]", 5),
+        ("instance_group { kind: KIND_AUTO }", 1),
+    ];
+    for (text, count) in cases {
+        assert_eq!(accepted(text).instance_count.get(), count, "{text}");
+    }
+    const NO_GPU: &str = "has kind KIND_GPU but no GPUs are available (fix: write kind: KIND_CPU and leave gpus out)";
+    let cases = [
+        ("instance_group [ { }, { name: \"g\" kind: KIND_GPU } ]", format!("1:35: instance_group[1].kind: instance group g of model m {NO_GPU}")),
+        ("instance_group { gpus: [ 0 ] }", format!("1:18: instance_group[0].gpus: instance group m_0 of model m {NO_GPU}")),
+        ("instance_group { kind: KIND_CPU gpus: 0 }", "1:33: instance_group[0].gpus: instance group m_0 of model m has kind KIND_CPU but specifies one or more GPUs (fix: leave gpus out)".to_owned()),
+        ("instance_group { kind: 7 }", "1:18: instance_group[0].kind: 7 is not a kind of instance group (fix: write kind: KIND_CPU and leave gpus out)".to_owned()),
+        ("instance_group { count: -2 }", "1:18: instance_group[0].count: instance group m_0 of model m has count -2; it must be from 1 to 1024 (fix: write count: 1)".to_owned()),
+        ("instance_group { count: 1000 } instance_group { count: 25 }", "1:1: instance_group: 1025 instances in all; a model version has at most 1024".to_owned()),
+    ];
+    for (text, expected) in cases {
+        refused(text, &[&expected]);
+    }
+}
+
+#[test]
+fn versions_and_files() {
+    let policies = [
+        ("", VersionPolicy::Latest(1)),
+        ("version_policy { }", VersionPolicy::Latest(1)),
+        ("version_policy { latest { num_versions: 3 } }", VersionPolicy::Latest(3)),
+        ("version_policy { all { } }", VersionPolicy::All),
+    ];
+    for (text, policy) in policies {
+        assert_eq!(accepted(text).version_policy, policy, "{text}");
+    }
+    assert_eq!(accepted("").model_filename, "model.onnx");
+    assert_eq!(accepted("default_model_filename: \"net/a.onnx\"").model_filename, "net/a.onnx");
+    let cases = [
+        (
+            "version_policy { latest { } }",
+            "1:18: version_policy.latest.num_versions: num_versions is 0, which serves nothing; it must be at least 1 (fix: write num_versions: 1)",
+        ),
+        (
+            "version_policy { specific { } }",
+            "1:18: version_policy.specific.versions: no versions are named, which serves nothing (fix: write versions: [ 1 ])",
+        ),
+        (
+            "version_policy { specific { versions: [ 1, 0 ] } }",
+            "1:29: version_policy.specific.versions: 0 is not a version; versions are numbered from 1",
+        ),
+    ];
+    for (text, expected) in cases {
+        refused(text, &[expected]);
+    }
+    for escape in ["../x.onnx", "/x.onnx", "a/../../x", "a\\\\b", "."] {
+        let text = format!("default_model_filename: \"{escape}\"");
+        let shown = escape.replace("\\\\", "\\");
+        refused(
+            &text,
+            &[&format!(
+                "1:1: default_model_filename: '{shown}' leaves the version's folder (fix: name a file inside it, such as \"model.onnx\")"
+            )],
+        );
+    }
+}
+
+#[test]
+fn optimization_levels_are_tritons() {
+    let cases = [
+        ("0", GraphOptimization::All),
+        ("-1", GraphOptimization::Basic),
+        ("1", GraphOptimization::Extended),
+        ("2", GraphOptimization::Disabled),
+    ];
+    for (level, expected) in cases {
+        let text = format!("optimization {{ graph {{ level: {level} }} }}");
+        assert_eq!(accepted(&text).graph_optimization, expected, "{level}");
+    }
+    refused(
+        "optimization { graph { level: 99 } }",
+        &["1:24: optimization.graph.level: level is 99; it must be -1 (basic), 0 (all), 1 (extended) or 2 (none)"],
+    );
+}
+
+fn parameter(key: &str, value: &str) -> String {
+    format!("parameters {{ key: \"{key}\" value: {{ string_value: \"{value}\" }} }}")
+}
+
+#[test]
+fn parameters_that_mean_something_are_checked() {
+    let executions = [("auto", Execution::Auto), ("inline", Execution::Inline), ("worker", Execution::Worker)];
+    for (value, execution) in executions {
+        assert_eq!(accepted(&parameter("airlock.execution", value)).execution, execution);
+    }
+    let config =
+        accepted(&format!("{} {}", parameter("intra_op_thread_count", "0"), parameter("inter_op_thread_count", "4")));
+    assert_eq!((config.threads.intra_op, config.threads.inter_op), (0, 4));
+    assert!(config.parameters.is_empty());
+
+    let cases = [
+        (
+            parameter("intra_op_thread_count", "many"),
+            "1:52: parameters[intra_op_thread_count].string_value: 'intra_op_thread_count' is 'many'; it must be a whole number from 0 to 1024 (fix: write a number in quotes; 0 leaves the choice to ONNX Runtime)",
+        ),
+        (
+            parameter("inter_op_thread_count", "1025"),
+            "1:52: parameters[inter_op_thread_count].string_value: 'inter_op_thread_count' is '1025'; it must be a whole number from 0 to 1024 (fix: write a number in quotes; 0 leaves the choice to ONNX Runtime)",
+        ),
+        (
+            parameter("airlock.execution", "workers"),
+            "1:48: parameters[airlock.execution].string_value: 'airlock.execution' is 'workers'; it must be auto, inline or worker (fix: did you mean 'worker'?)",
+        ),
+        (
+            parameter("airlock.excution", "auto"),
+            "1:1: parameters[airlock.excution]: unknown parameter 'airlock.excution' (fix: did you mean 'airlock.execution'?)",
+        ),
+        (
+            parameter("TRITON_BATCH_STRATEGY_PATH", "x.so"),
+            "1:57: parameters[TRITON_BATCH_STRATEGY_PATH].string_value: batching strategies are native code from the repository and are never loaded (fix: remove the parameter)",
+        ),
+    ];
+    for (text, expected) in cases {
+        refused(&text, &[expected]);
+    }
+}
+
+#[test]
+fn fields_without_effect_are_named_once_in_one_warning() {
+    warned(
+        "max_batch_size: 8
+input [
+  { name: \"x\" data_type: TYPE_FP32 dims: [ 3, 2, 2 ] format: FORMAT_NCHW is_shape_tensor: true },
+  { name: \"y\" data_type: TYPE_FP32 dims: [ 3, 2, 2 ] format: FORMAT_NCHW }
+]
+output { name: \"z\" data_type: TYPE_FP32 dims: 1 label_filename: \"labels.txt\" }
+optimization { cuda { graphs: true } input_pinned_memory { enable: true } graph { level: 1 } }
+instance_group { passive: true profile: \"0\" }
+dynamic_batching { preserve_ordering: true default_queue_policy { allow_timeout_override: true } }
+response_cache { enable: true }
+parameters { key: \"gpu_mem_limit\" value { string_value: \"1\" } }
+parameters { key: \"mine\" value { string_value: \"1\" } }",
+        &[
+            "3:54: accepted and ignored: dynamic_batching.default_queue_policy.allow_timeout_override, dynamic_batching.preserve_ordering, input.format, input.is_shape_tensor, instance_group.passive, instance_group.profile, optimization.cuda, optimization.input_pinned_memory, output.label_filename, parameters.gpu_mem_limit, response_cache",
+        ],
+    );
+}

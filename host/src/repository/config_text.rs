@@ -1,0 +1,147 @@
+//! Reads `config.pbtxt`: protobuf text to a checked [`ModelConfig`]. The strict parser (prost-reflect against our own
+//! descriptor) decides what the text means, `config_rules` what it may say; the forgiving scan beside them knows where
+//! everything stands. A file that does not parse is searched for known mistakes, so that one look shows all of them.
+
+mod scan;
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use miette::Diagnostic as _;
+use model::{ModelConfig, ModelName, QueuePolicy};
+use prost_reflect::text_format::ParseError;
+use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor};
+
+use super::problem::{Problem, Report};
+use super::{config_mistakes, config_rules};
+pub(super) use scan::{Field, Node, Value, scan};
+
+/// Most bytes of a `config.pbtxt`; the largest seen in public repositories are below 100 KiB.
+pub const CONFIG_BYTES_MAX: usize = 1 << 20;
+
+/// What the server settings say where a `config.pbtxt` says nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfigDefaults {
+    /// Most waiting requests of a model that sets no bound of its own.
+    pub max_queue_size: NonZeroUsize,
+}
+
+impl Default for ConfigDefaults {
+    fn default() -> Self {
+        Self { max_queue_size: QueuePolicy::DEFAULT_MAX_QUEUE_SIZE }
+    }
+}
+
+/// The configuration of a folder without `config.pbtxt`.
+#[must_use]
+pub fn default_model_config(folder_name: &ModelName, defaults: &ConfigDefaults) -> ModelConfig {
+    let mut config = ModelConfig::named(folder_name.clone());
+    config.batching.queue.max_queue_size = defaults.max_queue_size;
+    config
+}
+
+/// Reads the text of `file`, the `config.pbtxt` of the folder `folder_name`. Warm-up data is read from `warmup/` beside
+/// the file. With the configuration come warnings: fields that are accepted and have no effect.
+///
+/// # Errors
+/// Every problem, in the order of the text. Where Triton has a text for it, the message is Triton's.
+pub fn parse_model_config(
+    file: &Path,
+    text: &str,
+    folder_name: &ModelName,
+    defaults: &ConfigDefaults,
+) -> Result<(ModelConfig, Vec<Problem>), Vec<Problem>> {
+    if text.len() > CONFIG_BYTES_MAX {
+        let message = format!("the file has {} bytes; it may have at most {CONFIG_BYTES_MAX}", text.len());
+        return Err(vec![Problem::of_file(file, message)]);
+    }
+    let mut report = Report::new(file, text);
+    let node = scan(text);
+    match parse_strictly(text, &node) {
+        Ok(message) => {
+            let config = config_rules::build(&message, &node, (folder_name, defaults), &mut report);
+            report.finish(config)
+        }
+        Err(error) => {
+            let known = config_mistakes::find(&node, &mut report);
+            if !known.iter().any(|span| span.contains(&error.at)) {
+                report.error(error.at, "", error.message, error.fix);
+            }
+            report.finish(()).map(|((), _)| unreachable!("a file that does not parse has a problem"))
+        }
+    }
+}
+
+/// `inference.ModelConfig`.
+pub(super) fn descriptor() -> MessageDescriptor {
+    static DESCRIPTOR: LazyLock<MessageDescriptor> = LazyLock::new(|| {
+        let set = include_bytes!(concat!(env!("OUT_DIR"), "/model_config.bin"));
+        let pool = DescriptorPool::decode(set.as_slice()).expect("build.rs wrote a valid descriptor set");
+        pool.get_message_by_name("inference.ModelConfig").expect("model_config.proto has inference.ModelConfig")
+    });
+    DESCRIPTOR.clone()
+}
+
+struct SyntaxError {
+    at: usize,
+    message: String,
+    fix: Option<String>,
+}
+
+/// Parses with the short forms Triton's own parser takes and prost-reflect's does not: a list of blocks needs no colon
+/// before its bracket (`input [ { … } ]`).
+fn parse_strictly(text: &str, node: &Node) -> Result<DynamicMessage, SyntaxError> {
+    let mut brackets = Vec::new();
+    brackets_without_colon(node, &descriptor(), &mut brackets);
+    let mut completed = String::with_capacity(text.len() + brackets.len());
+    let mut done = 0;
+    for &bracket in &brackets {
+        completed.push_str(&text[done..bracket]);
+        completed.push(':');
+        done = bracket;
+    }
+    completed.push_str(&text[done..]);
+    DynamicMessage::parse_text_format(descriptor(), &completed).map_err(|error| {
+        let inserted_before = |at: usize| brackets.iter().enumerate().filter(|(i, bracket)| *bracket + i < at).count();
+        let at = error_position(&error).map_or(text.len(), |at| at - inserted_before(at));
+        syntax_error(text, at, &error)
+    })
+}
+
+fn error_position(error: &ParseError) -> Option<usize> {
+    error.labels()?.next().map(|label| label.offset())
+}
+
+fn syntax_error(text: &str, at: usize, error: &ParseError) -> SyntaxError {
+    let before = text.get(..at).map_or("", str::trim_end);
+    if before.ends_with(',') && text[at..].starts_with(']') {
+        let fix = Some("remove the comma".to_owned());
+        return SyntaxError { at: before.len() - 1, message: "a list cannot end with a comma".to_owned(), fix };
+    }
+    SyntaxError { at, message: error.to_string(), fix: None }
+}
+
+fn brackets_without_colon(node: &Node, message: &MessageDescriptor, brackets: &mut Vec<usize>) {
+    for field in &node.fields {
+        let Some(descriptor) = message.get_field_by_name(&field.name) else { continue };
+        let Kind::Message(inner) = descriptor.kind() else { continue };
+        match &field.value {
+            Value::Block(block) => brackets_without_colon(block, &inner, brackets),
+            Value::List(elements) => {
+                if !field.colon && (descriptor.is_list() || descriptor.is_map()) {
+                    brackets.push(field.value_at);
+                }
+                for (_, element) in elements {
+                    if let Value::Block(block) = element {
+                        brackets_without_colon(block, &inner, brackets);
+                    }
+                }
+            }
+            Value::Missing | Value::Text(_) | Value::Word(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,22 @@
+//! The model repositories: what the files say, when they have come to rest, what is built of them and how it comes to
+//! serve. The files are the desired state; [`reconciler`] is the one owner of what has been made of them.
+
+pub mod assemble;
+mod config_mistakes;
+pub mod config_rules;
+pub mod config_text;
+pub mod content;
+pub mod history;
+mod job_queue;
+mod manifest;
+mod model_state;
+pub mod plugin_toml;
+pub mod problem;
+pub mod reconciler;
+pub mod samples;
+pub mod scan;
+pub mod settle;
+mod toml_reader;
+pub mod verify;
+pub mod watcher;
+pub mod workshop;

@@ -1,0 +1,199 @@
+//! Where candidates are built, beside what serves: versions through the engine, plugin generations through the sandbox.
+//! Everything here blocks and runs on the load threads. Nothing built here serves until the reconciler publishes it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use batching::{BatchHandle, BatcherSpec};
+use model::{LoadError, LoadRequest, LoadedModel, ModelConfig, ModelLoader, ModelName, VersionNumber};
+use plugin::{CompileError, Plugin, PluginSpec, SandboxRuntime};
+use tokio::runtime::Handle;
+
+use super::config_rules::auto_complete;
+use super::config_text::{ConfigDefaults, default_model_config, parse_model_config};
+use super::content::PluginContent;
+use super::history::History;
+use super::manifest;
+use super::plugin_toml::{PluginKind, PluginManifest, parse_plugin_toml};
+use super::problem::Problem;
+use crate::generation::{GenerationParts, GenerationSink, PluginGeneration};
+use crate::janitor::ChoreSender;
+use crate::metrics::Metrics;
+use crate::registry::{LoadedVersion, LoadedVersionParts};
+
+/// The tools of the load threads; shared and immutable.
+pub struct Workshop {
+    /// Loads model versions.
+    pub loader: Arc<dyn ModelLoader>,
+    /// Compiles and runs plugins.
+    pub sandbox: Arc<SandboxRuntime>,
+    /// The serving runtime, on which samples are awaited.
+    pub runtime: Handle,
+    /// Where versions and generations report to.
+    pub metrics: Metrics,
+    /// Where they end.
+    pub chores: ChoreSender,
+    /// Good generations on disk.
+    pub history: History,
+    /// Limits a config does not name.
+    pub defaults: ConfigDefaults,
+    /// Time for one sample.
+    pub sample_timeout: Duration,
+    /// The most memory a plugin.toml may ask for.
+    pub plugin_memory_bytes_max: usize,
+}
+
+/// Why a plugin could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// `plugin.toml` is wrong; every problem.
+    #[error("{}", texts(.0).join("; "))]
+    Manifest(Vec<Problem>),
+    /// It is of a kind that this version does not serve.
+    #[error("plugin.toml says kind = \"pipeline\"; this version serves plugins of kind \"adapter\" only")]
+    Kind,
+    /// The component does not compile or is not for this host.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// The sandbox cannot hold it.
+    #[error(transparent)]
+    Sandbox(#[from] plugin::PluginError),
+}
+
+/// Problems as texts.
+#[must_use]
+pub fn texts(problems: &[Problem]) -> Vec<String> {
+    problems.iter().map(ToString::to_string).collect()
+}
+
+impl Workshop {
+    /// Reads a model's configuration; Triton's defaults where the folder has none. Warnings are logged.
+    ///
+    /// # Errors
+    /// Every problem of the file.
+    pub fn read_config(&self, name: &ModelName, dir: &Path) -> Result<ModelConfig, Vec<Problem>> {
+        let file = dir.join("config.pbtxt");
+        let text = match std::fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(default_model_config(name, &self.defaults));
+            }
+            Err(error) => return Err(vec![Problem::of_file(&file, error.to_string())]),
+        };
+        let (config, warnings) = parse_model_config(&file, &text, name, &self.defaults)?;
+        for warning in warnings {
+            tracing::warn!(model = %name, "{warning}");
+        }
+        Ok(config)
+    }
+
+    /// Loads a version and starts its queue.
+    ///
+    /// # Errors
+    /// As the engine says.
+    pub fn load_version(
+        &self,
+        declared: &Arc<ModelConfig>,
+        dir: &Path,
+        number: VersionNumber,
+        digest: Arc<str>,
+    ) -> Result<LoadedVersion, LoadError> {
+        let path = version_file(declared, dir, number);
+        let config = self.completed_config(declared, number, &path)?;
+        let LoadedModel { signature, instances, provider } =
+            self.loader.load(&LoadRequest { config: &config, version: number, path: &path })?;
+        self.metrics.engine_load(&config.name);
+        let metrics = Arc::new(self.metrics.version(&config.name, number));
+        let signature = Arc::new(signature);
+        let batch = BatchHandle::start(BatcherSpec {
+            name: format!("{}/{number}", config.name),
+            signature: Arc::clone(&signature),
+            max_batch_size: config.max_batch_size,
+            config: config.batching.clone(),
+            execution: config.execution,
+            instances,
+            observer: Arc::clone(&metrics) as Arc<dyn batching::BatchObserver>,
+        })
+        .map_err(|error| LoadError::Unsupported(format!("starting the instances' threads: {error}")))?;
+        Ok(LoadedVersion::new(LoadedVersionParts {
+            number,
+            digest,
+            declared: Arc::clone(declared),
+            config: Arc::new(config),
+            signature,
+            batch,
+            metrics,
+            provider,
+            chores: self.chores.clone(),
+        }))
+    }
+
+    /// The configuration with what only the model's file can tell.
+    fn completed_config(
+        &self,
+        declared: &ModelConfig,
+        number: VersionNumber,
+        path: &Path,
+    ) -> Result<ModelConfig, LoadError> {
+        let mut config = declared.clone();
+        if config.inputs.is_empty() || config.outputs.is_empty() {
+            let signature = self.loader.inspect(&LoadRequest { config: declared, version: number, path })?;
+            auto_complete(&mut config, &signature)
+                .map_err(|error| LoadError::Mismatch { problems: vec![error.to_string()] })?;
+        }
+        Ok(config)
+    }
+
+    /// Compiles a plugin and makes a generation of it.
+    ///
+    /// # Errors
+    /// A [`BuildError`] that says what is wrong and, where known, what to do.
+    pub fn build_generation(
+        &self,
+        model: &ModelName,
+        number: u64,
+        content: &PluginContent,
+        manifest_file: &Path,
+    ) -> Result<PluginGeneration, BuildError> {
+        let manifest = match &content.manifest {
+            Some(text) => parse_plugin_toml(manifest_file, text).map_err(BuildError::Manifest)?,
+            None => PluginManifest::default(),
+        };
+        if manifest.kind == PluginKind::Pipeline {
+            return Err(BuildError::Kind);
+        }
+        let compiled = self.sandbox.compile(&content.component)?;
+        tracing::debug!(
+            model = %model, generation = number, digest = compiled.digest(), cache_hit = compiled.cache_hit(),
+            compile_ms = compiled.compile_time().as_millis(), "component compiled"
+        );
+        let sink = GenerationSink { model: model.clone(), generation: number, metrics: self.metrics.clone() };
+        let spec = PluginSpec {
+            model: model.clone(),
+            generation: number,
+            limits: manifest::limits(&manifest.limits, self.plugin_memory_bytes_max),
+            reuse: manifest::reuse(manifest.reuse),
+            placement: manifest::placement(manifest.execution),
+            metrics: manifest::metrics(&manifest.metrics),
+            config: manifest.config,
+            assets: Arc::clone(&content.assets),
+            sink: Arc::new(sink),
+        };
+        let plugin = Plugin::new(Arc::clone(&self.sandbox), compiled, spec)?;
+        let parts = GenerationParts {
+            model: model.clone(),
+            number,
+            digest: Arc::clone(&content.digest),
+            metrics: self.metrics.clone(),
+            chores: self.chores.clone(),
+        };
+        Ok(PluginGeneration::new(parts, plugin))
+    }
+}
+
+/// The model's file of a version.
+#[must_use]
+pub fn version_file(config: &ModelConfig, dir: &Path, number: VersionNumber) -> PathBuf {
+    dir.join(number.to_string()).join(&config.model_filename)
+}

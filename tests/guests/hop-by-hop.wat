@@ -1,0 +1,12 @@
+;; Answers with the header `Transfer-Encoding: chunked`.
+(func (export "airlock:plugin/adapter@0.1.0#preprocess") (param $request i32) (result i32)
+  (local $at i32)
+  (local.set $at (call $respond (i32.const 0) (i32.const 0)))
+  (i32.store (i32.const 4096) (i32.const 4112))
+  (i32.store (i32.const 4100) (i32.const 17))
+  (i32.store (i32.const 4104) (i32.const 4129))
+  (i32.store (i32.const 4108) (i32.const 7))
+  (i32.store (i32.add (local.get $at) (i32.const 20)) (i32.const 4096))
+  (i32.store (i32.add (local.get $at) (i32.const 24)) (i32.const 1))
+  (local.get $at))
+(data (i32.const 4112) "Transfer-Encodingchunked")

@@ -1,0 +1,100 @@
+//! `airlock check`: every problem at once, with file and field, and an exit code for scripts.
+
+use std::fs;
+
+use anyhow::Result;
+use tests::command::{airlock, finish};
+use tests::scaler::{self, Scaling, Weights};
+use tests::{Repository, component, guests};
+
+async fn check(repository: &Repository, arguments: &[&str], code: i32) -> Result<String> {
+    let folder = tempfile::tempdir()?;
+    let mut command = airlock(&["check"])?;
+    command.arg(repository.path()).args(arguments).current_dir(folder.path());
+    finish(command).await?.expect_code(code)
+}
+
+#[tokio::test]
+async fn a_good_repository_passes_and_is_left_as_it_was() -> Result<()> {
+    let repository = Repository::new()?;
+    let folder = scaler::add(&repository, "good", &Scaling::new("one", 10.0))?;
+    folder.write_folder("samples", &scaler::sample_of_shape())?;
+    let before = repository.contents()?;
+    let printed = check(&repository, &[], 0).await?;
+    assert!(printed.ends_with("1 models checked, 0 errors, 0 warnings\n"), "{printed}");
+    assert_eq!(repository.contents()?, before);
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_problem_is_told_at_once() -> Result<()> {
+    let repository = Repository::new()?;
+    scaler::add(&repository, "good", &Scaling::new("one", 10.0))?;
+    let config = scaler::add(&repository, "bad_config", &Scaling::new("one", 10.0))?;
+    let text = scaler::config("bad_config").replace("TYPE_FP32", "TYPE_FP33").replace("16", "-1");
+    config.write("config.pbtxt", text)?;
+    config.write("plugin.toml", "[limit]\nmemory_mb = 1\n")?;
+    let manifest = scaler::add(&repository, "bad_manifest", &Scaling::new("one", 10.0))?;
+    manifest.write("plugin.toml", "kind = \"adaptor\"\n[limits]\ntime_ms = 0\n")?;
+    let plugin = scaler::add(&repository, "bad_plugin", &Scaling::new("one", 10.0))?;
+    plugin.write("plugin.wasm", component::core_module()?)?;
+    let trap = scaler::add(&repository, "trapping", &Scaling::new("one", 10.0))?;
+    trap.write("plugin.wasm", guests::guest("trap"))?;
+    trap.write_folder("samples", &scaler::sample_of_shape())?;
+    let sample = scaler::add(&repository, "bad_sample", &Scaling::new("one", 10.0))?;
+    sample.write("samples/case/expected.json", "{}")?;
+    let half = scaler::add(&repository, "half", &Scaling::new("one", 10.0))?;
+    let weights = Weights::Double.onnx()?;
+    half.write("1/model.onnx", &weights[..weights.len() / 2])?;
+
+    let printed = check(&repository, &[], 1).await?;
+    for part in [
+        "bad_config/config.pbtxt:4:",
+        "bad_config/config.pbtxt:5:",
+        "max_batch_size",
+        "bad_config/plugin.toml:1:",
+        "did you mean 'limits'?",
+        "bad_manifest/plugin.toml:1:",
+        "did you mean 'adapter'?",
+        "bad_manifest/plugin.toml:3:",
+        "bad_plugin: plugin: ",
+        "trapping: plugin: sample 'shape'",
+        "bad_sample/samples/case",
+        "half/1/model.onnx",
+        "7 models checked",
+    ] {
+        assert!(printed.contains(part), "{part:?} is not in:\n{printed}");
+    }
+    assert!(!printed.contains("error: good") && !printed.contains("models/good"), "{printed}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_repository_that_is_not_there_is_named() -> Result<()> {
+    let printed = finish(airlock(&["check", "absent"])?).await?.expect_code(1)?;
+    assert!(printed.contains("listing the model repository absent: "), "{printed}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn new_expectations_are_recorded_for_review() -> Result<()> {
+    let repository = Repository::new()?;
+    let folder = scaler::add(&repository, "scaler", &Scaling::new("one", 10.0))?;
+    folder.write("samples/new/request.json", r#"{"x": [1, 2, 3, 4]}"#)?;
+    folder.write("samples/refused/request.json", r#"{"x": [1]}"#)?;
+    let printed = check(&repository, &[], 1).await?;
+    assert!(printed.contains("sample 'new'") && printed.contains("--update-samples"), "{printed}");
+
+    let printed = check(&repository, &["--update-samples"], 0).await?;
+    assert_eq!(printed.matches("recorded: ").count(), 2, "{printed}");
+    let expected: serde_json::Value = serde_json::from_slice(&fs::read(folder.path("samples/new/expected.json"))?)?;
+    assert_eq!(expected, serde_json::json!({"tag": "one", "scale": 10.0, "y": [20.0, 40.0, 60.0, 80.0]}));
+    let refused = fs::read_to_string(folder.path("samples/refused/expected.json"))?;
+    assert!(refused.contains("invalid_fields"), "{refused}");
+    check(&repository, &[], 0).await?;
+
+    folder.write("plugin.toml", Scaling::new("one", 11.0).manifest())?;
+    let printed = check(&repository, &[], 1).await?;
+    assert!(printed.contains("/y/0: expected 20"), "{printed}");
+    Ok(())
+}

@@ -1,0 +1,14 @@
+//! End to end: the real binary, real files, real HTTP. One module per topic.
+
+mod bad_input;
+mod check;
+mod history;
+mod hostile;
+mod isolation;
+mod pair;
+mod refusals;
+mod serve;
+mod soak;
+mod start;
+mod stop;
+mod swap;
