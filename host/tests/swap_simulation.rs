@@ -31,7 +31,8 @@ fn root() -> PathBuf {
 }
 
 fn component() -> Vec<u8> {
-    let folder = std::env::var_os("AIRLOCK_PLUGINS").map_or_else(|| root().join("plugins/target/components"), PathBuf::from);
+    let folder =
+        std::env::var_os("AIRLOCK_PLUGINS").map_or_else(|| root().join("plugins/target/components"), PathBuf::from);
     let file = folder.join("score-scaler.wasm");
     std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}; build it: cargo xtask plugins", file.display()))
 }

@@ -1,5 +1,5 @@
 //! A load generator: some number of connections, each sending the next request as soon as the answer to the last one is
-//! in and checked. What a request is and what its answer must be is the test's to say.
+//! in and checked, or at the pace that the test sets. What a request is and what its answer must be is the test's to say.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use hyper::Method;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::http::{Answer, Client};
 use crate::wait::eventually;
@@ -34,6 +34,11 @@ pub struct Outgoing {
 pub trait Caller: Send + 'static {
     /// The request `number` of this connection, counted from 0.
     fn request(&mut self, number: u64) -> Outgoing;
+
+    /// When the next request may be sent at the earliest; at once where nothing is said.
+    fn next_at(&mut self) -> Option<Instant> {
+        None
+    }
 
     /// Whether the answer to the request `number` is right.
     ///
@@ -149,6 +154,9 @@ async fn call<C: Caller>(address: SocketAddr, mut caller: C, progress: Arc<Progr
     for number in 0.. {
         if progress.stop.load(Ordering::Relaxed) {
             break;
+        }
+        if let Some(at) = caller.next_at() {
+            sleep_until(at).await;
         }
         let started = Instant::now();
         let result = ask(&mut client, &mut caller, number).await;

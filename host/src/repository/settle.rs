@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn a_file_that_never_rests_is_reported_once_and_never_read() {
         let versions = [files(1), files(2)];
-        let mut unit = Settling::first_seen(versions[0].clone(), at(0));
+        let mut unit = Settling::first_seen(versions[1].clone(), at(0));
         let mut reports = 0;
         for step in 1..200_u64 {
             let now = at(step * 100);

@@ -4,8 +4,10 @@
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
+use tests::log::Mark;
 use tests::scaler::{self, Scaled, Scaling, Weights};
-use tests::{ModelFolder, Repository, Server, ServerOptions, component, fixtures, guests};
+use tests::wait::PATIENCE;
+use tests::{ModelFolder, Repository, Server, ServerOptions, component, eventually, fixtures, guests};
 
 const X: [f64; 4] = [1.0, 2.0, 3.0, 4.0];
 
@@ -38,8 +40,13 @@ struct BadInput {
     says: &'static [&'static str],
 }
 
+/// A configuration that leaves the name to the folder, so that it fits every model here.
+fn config() -> String {
+    scaler::config("m").replace("name: \"m\"\n", "")
+}
+
 fn config_with(from: &str, to: &str) -> Vec<u8> {
-    let config = scaler::config("m");
+    let config = config();
     assert!(config.contains(from), "the configuration has no {from:?}");
     config.replace(from, to).into_bytes()
 }
@@ -60,9 +67,9 @@ fn bad_configs() -> Vec<BadInput> {
             config_with("max_batch_size", "max_batch_sise"),
             &["max_batch_sise", "max_batch_size"],
         ),
-        case("an unknown data type", config_with("TYPE_FP32", "TYPE_FP33"), &["config.pbtxt:4:", "TYPE_FP33"]),
+        case("an unknown data type", config_with("TYPE_FP32", "TYPE_FP33"), &["config.pbtxt:3:", "TYPE_FP33"]),
         case("a negative batch size", config_with("16", "-1"), &["max_batch_size", "-1"]),
-        case("another model's name", config_with("name: \"m\"", "name: \"other\""), &["other", "m"]),
+        case("another model's name", config_with("backend", "name: \"other\"\nbackend"), &["other"]),
     ]
 }
 
@@ -190,7 +197,7 @@ fn bad_manifests() -> Vec<BadInput> {
             "settings that are missing",
             "[config]\ntag = \"t\"\n",
             "failed_to_verify",
-            &["sample 'shape'", "no `scale`"],
+            &["sample 'shape'", "got 500", "the plugin's log has the reason"],
         ),
         case(
             "a wrong scale",
@@ -203,7 +210,7 @@ fn bad_manifests() -> Vec<BadInput> {
 
 /// Fills a model's folder with good files.
 fn fill(folder: &ModelFolder) -> Result<()> {
-    folder.write("config.pbtxt", scaler::config("m"))?;
+    folder.write("config.pbtxt", config())?;
     folder.write("1/model.onnx", Weights::Double.onnx()?)?;
     folder.write("plugin.toml", Scaling::new("good", 10.0).manifest())?;
     folder.write("plugin.wasm", scaler::component("first")?)?;
@@ -225,91 +232,82 @@ async fn answers(server: &Server, model: &str, tag: &str) -> Result<()> {
 }
 
 /// The one record of the refusal, with everything it must say.
-async fn refusal(server: &Server, before: tests::log::Mark, bad: &BadInput) -> Result<()> {
-    let part = format!("part={}", bad.part.name());
-    let mut parts = vec!["level=ERROR", "model=m", &part, bad.outcome];
+async fn refusal(server: &Server, before: Mark, bad: &BadInput, model: &str) -> Result<()> {
+    let (model, part) = (format!("model={model}"), format!("part={}", bad.part.name()));
+    let mut parts = vec!["level=ERROR", &model, &part, bad.outcome];
     parts.extend(bad.says);
     server.log().wait_for(before, &parts).await?;
     Ok(())
 }
 
-async fn check_as_change(repository: &Repository, server: &Server, bad: &BadInput) -> Result<()> {
+async fn published(server: &Server, before: Mark, model: &str, part: &str) -> Result<()> {
+    let (model, part) = (format!("model={model}"), format!("part={part}"));
+    server.log().wait_for(before, &["message=published", &model, &part]).await?;
+    Ok(())
+}
+
+async fn check_as_change(repository: &Repository, server: &Server, bad: &BadInput, model: &str) -> Result<()> {
     let before = server.log().mark();
-    let folder = repository.add("m", fill)?;
-    server.log().wait_for(before, &["message=published", "model=m", "part=plugin"]).await?;
-    answers(server, "m", "good").await?;
+    let folder = repository.add(model, fill)?;
+    published(server, before, model, "plugin").await?;
+    answers(server, model, "good").await?;
 
     let good = fs::read(folder.path(bad.file))?;
     let before = server.log().mark();
     folder.write(bad.file, &bad.content)?;
-    refusal(server, before, bad).await?;
-    answers(server, "m", "good").await.context("what served before")?;
+    refusal(server, before, bad, model).await?;
+    answers(server, model, "good").await.context("what served before")?;
     answers(server, "other", "other").await.context("another model")?;
     server.get("/v2/health/ready").await?.expect(200).context("readiness")?;
 
     let before = server.log().mark();
     folder.write(bad.file, &good)?;
     folder.write("plugin.toml", Scaling::new("mended", 10.0).manifest())?;
-    server.log().wait_for(before, &["message=published", "model=m", "part=plugin"]).await.context("after mending")?;
-    answers(server, "m", "mended").await.context("after mending")?;
-    remove(repository, server).await
+    published(server, before, model, "plugin").await.context("after mending")?;
+    answers(server, model, "mended").await.context("after mending")
 }
 
-async fn check_as_first(repository: &Repository, server: &Server, bad: &BadInput) -> Result<()> {
+async fn check_as_first(repository: &Repository, server: &Server, bad: &BadInput, model: &str) -> Result<()> {
     let before = server.log().mark();
     let mut good = Vec::new();
-    let folder = repository.add("m", |folder| {
+    let folder = repository.add(model, |folder| {
         fill(folder)?;
         good = fs::read(folder.path(bad.file))?;
         folder.write(bad.file, &bad.content)
     })?;
-    refusal(server, before, bad).await?;
+    refusal(server, before, bad, model).await?;
     answers(server, "other", "other").await.context("another model")?;
-    let predicted = server.predict("m", scaler::body(X)).await?;
-    let text = predicted.expect_failure(503, "model_not_ready")?;
-    let inferred = server.get("/v2/models/m").await?;
-    if bad.part == Part::Plugin && bad.outcome != "still_changing" {
-        assert!(text.contains("plugin of model 'm' does not serve"), "{text}");
-        inferred.expect(200).context("v2 needs no plugin")?;
+    server.get("/v2/health/ready").await?.expect(200).context("readiness is not lost through a new model")?;
+    let metadata = format!("/v2/models/{model}");
+    if bad.part == Part::Plugin {
+        let serves = async || (server.get(&metadata).await.ok()?.status == 200).then_some(());
+        eventually("v2, which needs no plugin", PATIENCE, serves).await?;
     } else {
-        inferred.expect_failure(503, "model_not_ready")?;
-        server.get("/v2/health/ready").await?.expect(400).context("readiness tells of a model that does not serve")?;
+        server.get(&metadata).await?.expect_failure(503, "model_not_ready").context("metadata")?;
     }
+    let predicted = server.predict(model, scaler::body(X)).await?;
+    let text = predicted.expect_failure(503, "model_not_ready").context("predict")?;
+    let reason = if bad.part == Part::Plugin { "does not serve: " } else { bad.part.name() };
+    ensure!(text.contains(model) && text.contains(reason), "predict answers {text}");
 
     folder.write(bad.file, &good)?;
-    let mended = ["message=published", "model=m"];
-    server.log().wait_for(before, &mended).await.context("after mending")?;
-    tests::eventually("the mended model to answer", tests::wait::PATIENCE, async || {
-        answers(server, "m", "good").await.ok()
-    })
-    .await?;
-    remove(repository, server).await
-}
-
-/// Takes the model away, so that the next case begins anew.
-async fn remove(repository: &Repository, server: &Server) -> Result<()> {
-    let before = server.log().mark();
-    let doomed = repository.path().join(".doomed");
-    fs::rename(repository.path().join("m"), &doomed)?;
-    fs::remove_dir_all(&doomed)?;
-    server.log().wait_for(before, &["model removed", "model=m"]).await?;
-    Ok(())
+    let mended = async || answers(server, model, "good").await.ok();
+    eventually("the mended model to answer", PATIENCE, mended).await
 }
 
 /// Runs every case in both ways and tells of all that fail.
 async fn check_all(cases: Vec<BadInput>) -> Result<()> {
     let (repository, server) = start().await?;
     let mut failures = Vec::new();
-    for bad in cases {
+    for (index, bad) in cases.iter().enumerate() {
+        // Names of their own: the history of a model's plugin outlives the model's folder.
+        let (change, first) = (format!("m{index}-change"), format!("m{index}-first"));
         for (way, result) in [
-            ("as a change", check_as_change(&repository, &server, &bad).await),
-            ("as the first", check_as_first(&repository, &server, &bad).await),
+            ("as a change", check_as_change(&repository, &server, bad, &change).await),
+            ("as the first", check_as_first(&repository, &server, bad, &first).await),
         ] {
             if let Err(error) = result {
                 failures.push(format!("{} {way}: {error:#}", bad.what));
-                if repository.path().join("m").exists() {
-                    remove(&repository, &server).await?;
-                }
             }
         }
     }
@@ -347,14 +345,19 @@ async fn manifests() -> Result<()> {
 async fn a_version_without_its_model_file_is_named() -> Result<()> {
     let (repository, server) = start().await?;
     let before = server.log().mark();
-    repository.add("m", |folder| {
+    let folder = repository.add("m", |folder| {
         fill(folder)?;
-        fs::remove_file(folder.path("1/model.onnx"))?;
-        fs::write(folder.path("1/notes.txt"), "no model here")?;
+        fs::rename(folder.path("1/model.onnx"), folder.path("1/modell.onnx"))?;
         Ok(())
     })?;
-    server.log().wait_for(before, &["level=ERROR", "model=m", "part=version 1", "1/model.onnx"]).await?;
+    server.log().wait_for(before, &["not a version yet", "model=m", "version=1", "1/model.onnx is not there"]).await?;
+    server.log().wait_for(before, &["level=ERROR", "model=m", "at least one version must be available"]).await?;
+    let text = server.predict("m", scaler::body(X)).await?.expect_failure(503, "model_not_ready")?;
+    assert!(text.contains("1/model.onnx is not there"), "{text}");
     answers(&server, "other", "other").await?;
+    fs::rename(folder.path("1/modell.onnx"), folder.path("1/model.onnx"))?;
+    published(&server, before, "m", "version 1").await?;
+    answers(&server, "m", "good").await?;
     server.stop().await?;
     Ok(())
 }
@@ -416,15 +419,58 @@ async fn a_repository_that_cannot_be_listed_unloads_nothing() -> Result<()> {
 }
 
 #[tokio::test]
-async fn folders_that_are_no_models_are_left_alone_with_a_word() -> Result<()> {
+async fn what_is_no_model_is_left_alone() -> Result<()> {
     let repository = Repository::new()?;
     scaler::add(&repository, "m", &Scaling::new("good", 10.0))?;
-    fs::create_dir(repository.path().join("not a name!"))?;
+    fs::create_dir(repository.path().join("two\nlines"))?;
+    fs::create_dir(repository.path().join("lost+found"))?;
+    fs::create_dir(repository.path().join(".git"))?;
     fs::write(repository.path().join("README.md"), "notes")?;
     let server = Server::start(&repository).await?;
     let start = server.log().mark_of_start();
-    server.log().wait_for(start, &["message=left alone", "not a name!"]).await?;
+    server.log().wait_for(start, &["message=left alone", "two\nlines"]).await?;
+    assert_eq!(server.log().count(start, &["message=left alone"]), 1, "the others are not worth a word");
     answers(&server, "m", "good").await?;
+    server.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_folder_without_anything_to_serve_is_named_and_holds_nobody_up() -> Result<()> {
+    for file in [None, Some("README.md")] {
+        let repository = Repository::new()?;
+        scaler::add(&repository, "m", &Scaling::new("good", 10.0))?;
+        fs::create_dir(repository.path().join("empty"))?;
+        if let Some(file) = file {
+            fs::write(repository.path().join("empty").join(file), "notes")?;
+        }
+        let server = ServerOptions::new(&repository).not_ready().start().await.with_context(|| format!("{file:?}"))?;
+        answers(&server, "m", "good").await?;
+        let said = server.log().find(server.log().mark_of_start(), &["empty"]);
+        assert!(said.is_some(), "nothing is said of the folder");
+        server.stop().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_is_not_ready_before_every_model_of_its_start_serves() -> Result<()> {
+    let repository = Repository::new()?;
+    scaler::add(&repository, "other", &Scaling::new("other", 10.0))?;
+    let folder = repository.add("m", |folder| {
+        fill(folder)?;
+        folder.write("config.pbtxt", "name: 7")
+    })?;
+    let server = ServerOptions::new(&repository).not_ready().start().await?;
+    server.get("/v2/health/ready").await?.expect(400)?;
+    server.get("/v2/health/live").await?.expect(200)?;
+    server.get("/v2/models/other/ready").await?.expect(200)?;
+    let text = server.get("/v2/models/m/ready").await?.expect_failure(503, "model_not_ready")?;
+    assert!(text.contains("config.pbtxt:1:"), "{text}");
+    answers(&server, "other", "other").await?;
+    folder.write("config.pbtxt", config())?;
+    let ready = async || (server.get("/v2/health/ready").await.ok()?.status == 200).then_some(());
+    eventually("readiness after mending", PATIENCE, ready).await?;
     server.stop().await?;
     Ok(())
 }

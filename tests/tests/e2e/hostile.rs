@@ -11,20 +11,50 @@ struct Hostile {
     body: &'static [u8],
     status: u16,
     code: &'static str,
+    /// How the metric calls it.
+    kind: &'static str,
     /// Pieces of the text: what happened, and what to do where something can be done.
     says: &'static [&'static str],
 }
 
 const HOSTILE: [Hostile; 9] = [
-    Hostile { guest: "trap", body: b"x", status: 500, code: "plugin_crashed", says: &[] },
-    Hostile { guest: "trap-at-start", body: b"x", status: 500, code: "plugin_crashed", says: &[] },
-    Hostile { guest: "loop", body: b"x", status: 504, code: "plugin_timeout", says: &["100 ms"] },
-    Hostile { guest: "loop-at-start", body: b"x", status: 504, code: "plugin_timeout", says: &["100 ms"] },
-    Hostile { guest: "memory", body: b"x", status: 500, code: "plugin_crashed", says: &["memory"] },
-    Hostile { guest: "huge-output", body: b"\x04", status: 500, code: "plugin_contract", says: &[] },
-    Hostile { guest: "tensor", body: b"abc", status: 500, code: "plugin_contract", says: &["UINT8", "FP32"] },
-    Hostile { guest: "wrong-length", body: b"abc", status: 500, code: "plugin_contract", says: &[] },
-    Hostile { guest: "wrong-status", body: b"x", status: 500, code: "plugin_contract", says: &["99"] },
+    Hostile { guest: "trap", body: b"x", status: 500, code: "plugin_crashed", kind: "crashed", says: &[] },
+    Hostile { guest: "trap-at-start", body: b"x", status: 500, code: "plugin_crashed", kind: "crashed", says: &[] },
+    Hostile { guest: "loop", body: b"x", status: 504, code: "plugin_timeout", kind: "timeout", says: &["100 ms"] },
+    Hostile {
+        guest: "loop-at-start",
+        body: b"x",
+        status: 504,
+        code: "plugin_timeout",
+        kind: "timeout",
+        says: &["100 ms"],
+    },
+    Hostile {
+        guest: "memory",
+        body: b"x",
+        status: 500,
+        code: "plugin_crashed",
+        kind: "out_of_memory",
+        says: &["memory"],
+    },
+    Hostile { guest: "huge-output", body: b"\x04", status: 500, code: "plugin_contract", kind: "contract", says: &[] },
+    Hostile {
+        guest: "tensor",
+        body: b"abc",
+        status: 500,
+        code: "plugin_contract",
+        kind: "contract",
+        says: &["UINT8", "FP32"],
+    },
+    Hostile { guest: "wrong-length", body: b"abc", status: 500, code: "plugin_contract", kind: "contract", says: &[] },
+    Hostile {
+        guest: "wrong-status",
+        body: b"x",
+        status: 500,
+        code: "plugin_contract",
+        kind: "contract",
+        says: &["99"],
+    },
 ];
 
 /// Tight limits, so that every bound is reached quickly.
@@ -87,7 +117,7 @@ async fn each_costs_exactly_its_own_request() -> Result<()> {
             }
         }
         let metrics = server.metrics().await?;
-        let labels = [("model", hostile.guest), ("kind", hostile.code)];
+        let labels = [("model", hostile.guest), ("kind", hostile.kind)];
         let counted = metrics.value("airlock_plugin_failures_total", &labels);
         assert_eq!(counted, f64::from(TIMES), "{}", hostile.guest);
         ensure!(load.failed() == 0, "beside {}: {:?}", hostile.guest, load.stop().await?.failures);

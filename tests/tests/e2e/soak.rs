@@ -7,7 +7,8 @@ use tests::soak::{SoakPlan, swaps};
 
 #[tokio::test]
 async fn a_thousand_swaps_fail_no_request_and_keep_no_memory() -> Result<()> {
-    let plan = SoakPlan { swaps: Some(1000), time: None, interval: Duration::ZERO, connections: 2, settle_ms: 5 };
+    let plan =
+        SoakPlan { swaps: Some(1000), time: None, interval: Duration::from_millis(50), connections: 2, settle_ms: 5 };
     let report = swaps(plan, |_| {}).await?;
     assert_eq!(report.last.swaps, 1000);
     assert!(report.slope_bytes_per_swap < 4096.0, "{} bytes per swap", report.slope_bytes_per_swap);

@@ -236,9 +236,8 @@ mod tests {
 
     #[test]
     fn version_policies_choose_from_what_is_present() {
-        let versions = |numbers: &[u64]| -> Vec<VersionNumber> {
-            numbers.iter().filter_map(|&n| VersionNumber::new(n)).collect()
-        };
+        let versions =
+            |numbers: &[u64]| -> Vec<VersionNumber> { numbers.iter().filter_map(|&n| VersionNumber::new(n)).collect() };
         let present = versions(&[3, 1, 10]);
         let cases = [
             (VersionPolicy::Latest(1), vec![10]),

@@ -109,8 +109,7 @@ impl SignatureMismatch {
 fn count_text(model: &str, expected: &[Arc<str>], got: &[Arc<str>]) -> String {
     let quoted = |names: &[&Arc<str>]| names.iter().map(|n| format!("'{n}'")).collect::<Vec<_>>().join(",");
     let missing: Vec<_> = expected.iter().filter(|n| !got.contains(n)).collect();
-    let mut text =
-        format!("expected {} inputs but got {} inputs for model '{model}'.", expected.len(), got.len());
+    let mut text = format!("expected {} inputs but got {} inputs for model '{model}'.", expected.len(), got.len());
     let _ = write!(text, " Got input(s) [{}]", quoted(&got.iter().collect::<Vec<_>>()));
     if !missing.is_empty() {
         let _ = write!(text, ", but missing required input(s) [{}]", quoted(&missing));
@@ -255,13 +254,28 @@ mod tests {
     fn every_mismatch_is_named() {
         let u8s = |name, shape: &[u64]| tensor(name, DataType::Uint8, shape);
         let cases = [
-            (vec![u8s("a", &[1, 2])], "expected 2 inputs but got 1 inputs for model 'm'. Got input(s) ['a'], but missing required input(s) ['b']. Please provide all required input(s)."),
+            (
+                vec![u8s("a", &[1, 2])],
+                "expected 2 inputs but got 1 inputs for model 'm'. Got input(s) ['a'], but missing required input(s) ['b']. Please provide all required input(s).",
+            ),
             (vec![u8s("a", &[1, 2]), u8s("c", &[1, 2])], "unexpected inference input 'c' for model 'm'"),
             (vec![u8s("a", &[1, 2]), u8s("a", &[1, 2])], "input 'a' already exists in request for model 'm'"),
-            (vec![u8s("a", &[1, 2]), tensor("b", DataType::Fp32, &[1, 1])], "inference input 'b' data-type is 'FP32', but model 'm' expects 'UINT8'"),
-            (vec![u8s("a", &[1, 3]), u8s("b", &[1, 1])], "unexpected shape for input 'a' for model 'm'. Expected [-1,2], got [1,3]"),
-            (vec![u8s("a", &[2]), u8s("b", &[1, 1])], "unexpected shape for input 'a' for model 'm'. Expected [-1,2], got [2]"),
-            (vec![u8s("a", &[1, 2]), u8s("b", &[2, 1])], "input 'b' batch size does not match other inputs for 'm': 'a' has 1 rows, 'b' has 2"),
+            (
+                vec![u8s("a", &[1, 2]), tensor("b", DataType::Fp32, &[1, 1])],
+                "inference input 'b' data-type is 'FP32', but model 'm' expects 'UINT8'",
+            ),
+            (
+                vec![u8s("a", &[1, 3]), u8s("b", &[1, 1])],
+                "unexpected shape for input 'a' for model 'm'. Expected [-1,2], got [1,3]",
+            ),
+            (
+                vec![u8s("a", &[2]), u8s("b", &[1, 1])],
+                "unexpected shape for input 'a' for model 'm'. Expected [-1,2], got [2]",
+            ),
+            (
+                vec![u8s("a", &[1, 2]), u8s("b", &[2, 1])],
+                "input 'b' batch size does not match other inputs for 'm': 'a' has 1 rows, 'b' has 2",
+            ),
             (vec![u8s("a", &[9, 2]), u8s("b", &[9, 1])], "inference request batch-size must be <= 8 for 'm', got 9"),
             (vec![u8s("a", &[0, 2]), u8s("b", &[0, 1])], "inference request for model 'm' must have at least 1 row"),
         ];

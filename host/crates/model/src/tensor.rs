@@ -45,7 +45,8 @@ pub enum TensorError {
     /// A BYTES tensor whose lengths do not add up.
     #[error(
         "tensor '{name}' of type BYTES and shape {} needs {expected} length-prefixed elements filling its data exactly, \
-         got {got} in {len} bytes", display_shape(shape)
+         got {got} in {len} bytes",
+        display_shape(shape)
     )]
     Elements {
         /// The tensor.
@@ -139,8 +140,12 @@ impl Tensor {
                 };
                 let mut shape = self.shape.clone();
                 shape[0] = count;
-                let piece =
-                    Self { name: Arc::clone(&self.name), data_type: self.data_type, shape, data: self.data.slice(start..end) };
+                let piece = Self {
+                    name: Arc::clone(&self.name),
+                    data_type: self.data_type,
+                    shape,
+                    data: self.data.slice(start..end),
+                };
                 start = end;
                 piece
             })

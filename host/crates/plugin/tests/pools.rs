@@ -211,7 +211,7 @@ async fn the_clock_parks_when_no_guest_runs_and_wakes_for_the_next() {
     let subject = host.plugin_with("loop", |spec| spec.limits = limits);
     for _ in 0..2 {
         while !host.runtime.snapshot().ticker_parked {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::task::yield_now().await;
         }
         assert_eq!(subject.failure(b"x").await.kind_label(), "timeout", "a parked clock would let it loop on");
     }
@@ -231,4 +231,7 @@ async fn limits_that_cannot_hold_are_refused() {
     assert_eq!(error, expected);
     let error = with(Limits { time: Duration::from_micros(9), ..Limits::default() });
     assert_eq!(error.to_string(), "limits.time of the plugin of model 'fraud' must be at least 1 ms, got 9 µs");
+    let other = common::host();
+    let error = Plugin::new(Arc::clone(&other.runtime), compiled, common::spec(&Arc::default())).expect_err("foreign");
+    assert_eq!(error, PluginError::OtherRuntime { model: "fraud".to_owned() });
 }

@@ -1,4 +1,5 @@
-//! What a hostile plugin costs the model beside it: quiet and attacked runs take turns, and the medians are compared.
+//! What a hostile plugin costs the model beside it: quiet and attacked runs take turns, and the medians are compared. The
+//! first neighbour is a good plugin, called just as often: what it costs is the price of sharing the cores.
 
 use std::time::Duration;
 
@@ -8,12 +9,13 @@ use clap::Args;
 use tests::scaler::{self, Scaled, Scaling};
 use tests::statistics::{median, quantile};
 use tests::{Answer, Caller, Load, Outgoing, Repository, Server, guests};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::millis;
 
 /// Guests of `tests/guests` and the body that makes each misbehave.
-const HOSTILE: [(&str, &[u8]); 9] = [
+const NEIGHBOURS: [(&str, &[u8]); 10] = [
+    ("echo", b"x"),
     ("trap", b"x"),
     ("trap-at-start", b"x"),
     ("loop", b"x"),
@@ -28,7 +30,7 @@ const HOSTILE: [(&str, &[u8]); 9] = [
 #[derive(Args)]
 pub(crate) struct IsolationArgs {
     /// Runs of each kind per hostile plugin
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
     /// Seconds per run
     #[arg(long, value_name = "SECONDS", default_value_t = 2)]
@@ -39,24 +41,29 @@ pub(crate) struct IsolationArgs {
     /// Connections that call the hostile plugin
     #[arg(long, value_name = "N", default_value_t = 1)]
     attackers: usize,
+    /// Calls per second that each of those makes at most
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    attacks_per_second: u32,
 }
 
 pub(crate) async fn run(args: &IsolationArgs) -> Result<()> {
     let repository = Repository::new()?;
     scaler::add(&repository, "watched", &Scaling::new("watched", 10.0))?;
-    for (guest, _) in HOSTILE {
+    for (guest, _) in NEIGHBOURS {
         let folder = scaler::add(&repository, guest, &Scaling::new("unused", 1.0))?;
-        folder.write("plugin.toml", "[limits]\nmemory_mb = 64\ntime_ms = 100\noutput_mb = 1\n")?;
+        folder.write("plugin.toml", "[limits]\nmemory_mb = 64\ntime_ms = 100\noutput_mb = 1\nlog_lines = 10\n")?;
         folder.write("plugin.wasm", guests::guest(guest))?;
     }
     let server = Server::start(&repository).await?;
+    let interval = Duration::from_secs(1) / args.attacks_per_second.max(1);
     println!("p99 of a model in ms, medians of {} runs of {} s, alone and beside a plugin", args.rounds, args.seconds);
     println!("{:>14} {:>10} {:>10} {:>8} {:>14}", "beside", "alone", "attacked", "ratio", "attacks/s");
-    for (guest, body) in HOSTILE {
+    for (guest, body) in NEIGHBOURS {
         let mut figures = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..args.rounds {
             figures.0.push(watch(&server, args).await?);
-            let attack = Load::start(server.address(), (0..args.attackers).map(|_| Attacker::new(guest, body)));
+            let attack =
+                Load::start(server.address(), (0..args.attackers).map(|_| Attacker::new(guest, body, interval)));
             figures.1.push(watch(&server, args).await?);
             let attack = attack.stop().await?;
             #[expect(clippy::cast_precision_loss, reason = "requests are few")]
@@ -97,18 +104,25 @@ impl Caller for Watched {
 
 struct Attacker {
     outgoing: Outgoing,
+    interval: Duration,
+    next: Instant,
 }
 
 impl Attacker {
-    fn new(guest: &str, body: &'static [u8]) -> Self {
+    fn new(guest: &str, body: &'static [u8], interval: Duration) -> Self {
         let path = format!("/v1/models/{guest}:predict").into();
-        Self { outgoing: Outgoing { path, body: Bytes::from_static(body) } }
+        Self { outgoing: Outgoing { path, body: Bytes::from_static(body) }, interval, next: Instant::now() }
     }
 }
 
 impl Caller for Attacker {
     fn request(&mut self, _number: u64) -> Outgoing {
         self.outgoing.clone()
+    }
+
+    fn next_at(&mut self) -> Option<Instant> {
+        self.next = (self.next + self.interval).max(Instant::now());
+        Some(self.next)
     }
 
     fn check(&mut self, _number: u64, answer: &Answer) -> Result<()> {

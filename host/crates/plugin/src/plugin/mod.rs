@@ -52,6 +52,14 @@ pub enum PluginError {
         /// The limit.
         limit: usize,
     },
+    /// It was compiled by another runtime, whose code this one cannot run.
+    #[error(
+        "the plugin of model '{model}' was compiled by another sandbox runtime; compile it with the one it runs in"
+    )]
+    OtherRuntime {
+        /// The model.
+        model: String,
+    },
     /// A limit that lets nothing through.
     #[error("limits.time of the plugin of model '{model}' must be at least 1 ms, got {} µs", got.as_micros())]
     Time {
@@ -104,6 +112,9 @@ impl Plugin {
         spec: PluginSpec,
     ) -> Result<Arc<Self>, PluginError> {
         let model = || spec.model.to_string();
+        if !wasmtime::Engine::same(compiled.pre().engine(), runtime.engine()) {
+            return Err(PluginError::OtherRuntime { model: model() });
+        }
         let (needed, limit) = (compiled.memory_min_bytes(), spec.limits.memory_bytes);
         if needed > limit as u64 {
             return Err(PluginError::Memory { model: model(), needed, limit });
