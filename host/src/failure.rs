@@ -154,7 +154,7 @@ mod tests {
         let place = plugin::Place { model: "m".to_owned(), generation: 3, stage: plugin::Stage::Preprocess };
         for failure in [
             PluginFailure::Internal { place: place.clone(), message: "secret".to_owned() },
-            PluginFailure::Crashed { place: place.clone(), message: "secret backtrace".to_owned() },
+            PluginFailure::Crashed { place, message: "secret backtrace".to_owned() },
         ] {
             let answer = RequestFailure::from(failure);
             assert_eq!(answer.code.http_status(), 500);

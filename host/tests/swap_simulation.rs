@@ -173,25 +173,25 @@ impl Simulation {
         }
     }
 
-    async fn swap(&mut self, good: bool) {
+    async fn swap_good(&mut self) {
         self.candidates += 1;
-        let number = self.candidates;
-        if good {
-            let tag = format!("good-{number}");
-            self.folder.good_plugin(&tag);
-            self.until(&format!("{tag} is published"), |sim| generation(&sim.note_published()).1 == tag).await;
-        } else {
-            let tag = format!("bad-{number}");
-            self.refused_tags.push(tag.clone());
-            self.folder.bad_plugin(&tag);
-            let outcome = r#"airlock_swaps_total{model="m",outcome="failed_to_verify"}"#;
-            let refusals = self.refused_tags.len();
-            self.until(&format!("{tag} is refused"), |sim| {
-                sim.note_published();
-                sim.metric(outcome) >= refusals
-            })
-            .await;
-        }
+        let tag = format!("good-{}", self.candidates);
+        self.folder.good_plugin(&tag);
+        self.until(&format!("{tag} is published"), |sim| generation(&sim.note_published()).1 == tag).await;
+    }
+
+    async fn swap_bad(&mut self) {
+        self.candidates += 1;
+        let tag = format!("bad-{}", self.candidates);
+        self.refused_tags.push(tag.clone());
+        self.folder.bad_plugin(&tag);
+        let outcome = r#"airlock_swaps_total{model="m",outcome="failed_to_verify"}"#;
+        let refusals = self.refused_tags.len();
+        self.until(&format!("{tag} is refused"), |sim| {
+            sim.note_published();
+            sim.metric(outcome) >= refusals
+        })
+        .await;
     }
 
     async fn collect(&mut self, mut one: Outstanding) {
@@ -232,8 +232,8 @@ impl Simulation {
                     self.send(burst.min(QUEUE_MAX - self.outstanding.len().min(QUEUE_MAX)));
                 }
                 6 => self.cancel_one(),
-                7 | 8 => self.swap(true).await,
-                _ => self.swap(false).await,
+                7 | 8 => self.swap_good().await,
+                _ => self.swap_bad().await,
             }
             self.collect_finished().await;
         }

@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use tests::scaler::{self, Scaled, Scaling, Weights};
 use tests::wait::PATIENCE;
-use tests::{Answer, Caller, Load, ModelFolder, Outgoing, Repository, Server, eventually};
+use tests::{Answer, Caller, Load, ModelFolder, Outgoing, Repository, Server, ServerOptions, eventually};
 
 const MODEL: &str = "pair";
 const CONCURRENCY: u64 = 8;
@@ -154,4 +154,42 @@ async fn a_version_takes_what_it_lacks_from_the_model() -> Result<()> {
     wait_for(&server, &third).await?;
     server.stop().await?;
     Ok(())
+}
+
+#[tokio::test]
+async fn a_pair_under_a_broken_configuration_is_published_whole_once_that_is_mended() -> Result<()> {
+    let second = Pair::new(2, Weights::Triple, "second", 7.0);
+    let repository = Repository::new()?;
+    let folder = scaler::add(&repository, MODEL, &Scaling::new("first", 10.0))?;
+    folder.write("config.pbtxt", "name: 7")?;
+    second.publish(&folder)?;
+    let server = ServerOptions::new(&repository).not_ready().start().await?;
+    server.predict(MODEL, scaler::body([1.0, 2.0, 3.0, 4.0])).await?.expect_failure(503, "model_not_ready")?;
+    let caller = MendedCaller { pair: second.clone() };
+    let load = Load::start(server.address(), [caller]);
+    folder.write("config.pbtxt", scaler::config(MODEL))?;
+    wait_for(&server, &second).await?;
+    load.stop().await?.expect_no_failure()?;
+    server.stop().await?;
+    Ok(())
+}
+
+/// Asks from before the configuration is mended: not ready at first, then the whole pair and nothing else.
+struct MendedCaller {
+    pair: Pair,
+}
+
+impl Caller for MendedCaller {
+    fn request(&mut self, number: u64) -> Outgoing {
+        scaler::request(MODEL, scaler::figures(number))
+    }
+
+    fn check(&mut self, number: u64, answer: &Answer) -> Result<()> {
+        if answer.status == 503 {
+            return Ok(());
+        }
+        let scaled = Scaled::read(answer, scaler::figures(number))?;
+        ensure!(self.pair.explains(&scaled), "half a pair serves: {scaled:?}");
+        Ok(())
+    }
 }

@@ -95,7 +95,7 @@ pub enum PluginFailure {
     },
     /// The guest died after its memory was refused; its instance is gone.
     #[error(
-        "{place} ran out of memory: it asked for {asked} bytes where limits.memory_bytes is {limit}; use less memory or \
+        "{place} ran out of memory: it asked for {asked} bytes where limits.memory_mb allows {limit}; use less memory or \
          raise the limit in plugin.toml"
     )]
     OutOfMemory {
@@ -108,7 +108,7 @@ pub enum PluginFailure {
     },
     /// The guest ran longer than its own limit; its instance is gone.
     #[error(
-        "{place} ran longer than limits.time of {} ms; the instance was dropped, make the stage quicker or raise the \
+        "{place} ran longer than limits.time_ms of {} ms; the instance was dropped, make the stage quicker or raise the \
          limit in plugin.toml", limit.as_millis()
     )]
     Timeout {

@@ -72,7 +72,7 @@ async fn a_guest_that_cannot_start_is_named() {
     let subject = host.plugin_with("loop-at-start", |spec| spec.limits = limits);
     let failure = subject.failure(b"").await;
     assert_eq!(failure.kind_label(), "timeout");
-    assert!(failure.to_string().contains("in instantiate ran longer than limits.time of 30 ms"), "{failure}");
+    assert!(failure.to_string().contains("in instantiate ran longer than limits.time_ms of 30 ms"), "{failure}");
     assert_eq!(host.runtime.snapshot().instances, 0);
 }
 
@@ -88,7 +88,7 @@ async fn an_endless_loop_ends_at_the_plugins_limit_and_lets_others_run() {
             }
         });
         let start = Instant::now();
-        let text = "plugin of model 'fraud' (generation 3) in preprocess ran longer than limits.time of 200 ms; the \
+        let text = "plugin of model 'fraud' (generation 3) in preprocess ran longer than limits.time_ms of 200 ms; the \
                     instance was dropped, make the stage quicker or raise the limit in plugin.toml";
         check(&subject, b"x", ("timeout", ErrorCode::PluginTimeout, text), Some(DropReason::TimedOut)).await;
         assert!(start.elapsed() >= Duration::from_millis(200));
@@ -143,7 +143,7 @@ async fn memory_is_refused_past_the_limit() {
     let limits = Limits { memory_bytes: 4 << 20, ..Limits::default() };
     let subject = host.plugin_with("memory", |spec| spec.limits = limits);
     let text = "plugin of model 'fraud' (generation 3) in preprocess ran out of memory: it asked for 4325376 bytes where \
-                limits.memory_bytes is 4194304; use less memory or raise the limit in plugin.toml";
+                limits.memory_mb allows 4194304; use less memory or raise the limit in plugin.toml";
     check(&subject, b"x", ("out_of_memory", ErrorCode::PluginCrashed, text), Some(DropReason::Crashed)).await;
 }
 
@@ -154,8 +154,8 @@ async fn output_is_bounded() {
     let subject = host.plugin_with("huge-output", |spec| spec.limits = limits.clone());
     assert_eq!(subject.answer(b"\x01").await.len(), 1 << 20);
     let text = "plugin of model 'fraud' (generation 3) in preprocess broke its contract: what it gave back is larger than \
-                2097152 bytes, the largest of limits.body_bytes_max (1048576) and limits.tensor_bytes_max \
-                (1024) with limits.carry_bytes_max (0), and 1 MiB for the rest";
+                2097152 bytes, the largest of limits.output_mb (1048576, tensors \
+                1024) with limits.carry_bytes_max (0), and 1 MiB for the rest";
     let failure = subject.failure(b"\x03").await;
     assert_eq!((failure.kind_label(), failure.to_string().as_str()), ("contract", text));
     assert_eq!(subject.answer(b"\x01").await.len(), 1 << 20, "the next call works");
@@ -163,7 +163,7 @@ async fn output_is_bounded() {
     let limits = Limits { body_bytes_max: 1 << 19, ..limits };
     let subject = host.plugin_with("huge-output", |spec| spec.limits = limits);
     let text = "plugin of model 'fraud' (generation 3) in preprocess broke its contract: the body has 1048576 bytes, \
-                expected at most 524288 (limits.body_bytes_max)";
+                expected at most 524288 (limits.output_mb)";
     check(&subject, b"\x01", ("contract", ErrorCode::PluginContract, text), None).await;
 }
 
@@ -192,7 +192,7 @@ async fn tensors_and_carry_are_bounded() {
     let subject = host.plugin_with("tensor", |spec| spec.limits = limits);
     let failure = subject.failure(b"abc").await;
     assert!(
-        failure.to_string().ends_with("the tensor data has 3 bytes, expected at most 2 (limits.tensor_bytes_max)"),
+        failure.to_string().ends_with("the tensor data has 3 bytes, expected at most 2 (limits.output_mb)"),
         "{failure}"
     );
     let limits = Limits { carry_bytes_max: 2, ..Limits::default() };

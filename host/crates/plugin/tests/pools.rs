@@ -106,7 +106,7 @@ async fn a_full_pool_refuses_at_the_deadline() {
     let failure = subject.plugin.preprocess(&call(), Bytes::new(), deadline).await.expect_err("no room");
     assert_eq!(failure.kind_label(), "exhausted");
     let text = failure.to_string();
-    assert!(text.contains("got no instance: all 1 instances (plugin.instances_max) stayed in use for"), "{text}");
+    assert!(text.contains("got no instance: all 1 instances (--plugin-instances) stayed in use for"), "{text}");
     assert!(!failure.code().blames_plugin());
     assert_eq!(subject.plugin.snapshot().created_total, 0);
     holding.abort();
@@ -230,7 +230,7 @@ async fn limits_that_cannot_hold_are_refused() {
     let expected = PluginError::Memory { model: "fraud".to_owned(), needed: 131_072, limit: 65_536 };
     assert_eq!(error, expected);
     let error = with(Limits { time: Duration::from_micros(9), ..Limits::default() });
-    assert_eq!(error.to_string(), "limits.time of the plugin of model 'fraud' must be at least 1 ms, got 9 µs");
+    assert_eq!(error.to_string(), "limits.time_ms of the plugin of model 'fraud' must be at least 1 ms, got 9 µs");
     let other = common::host();
     let error = Plugin::new(Arc::clone(&other.runtime), compiled, common::spec(&Arc::default())).expect_err("foreign");
     assert_eq!(error, PluginError::OtherRuntime { model: "fraud".to_owned() });

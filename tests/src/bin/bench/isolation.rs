@@ -41,6 +41,9 @@ pub(crate) struct IsolationArgs {
     /// Connections that call the hostile plugin
     #[arg(long, value_name = "N", default_value_t = 1)]
     attackers: usize,
+    /// Only these neighbours
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    beside: Vec<String>,
     /// Calls per second that each of those makes at most
     #[arg(long, value_name = "N", default_value_t = 100)]
     attacks_per_second: u32,
@@ -58,7 +61,8 @@ pub(crate) async fn run(args: &IsolationArgs) -> Result<()> {
     let interval = Duration::from_secs(1) / args.attacks_per_second.max(1);
     println!("p99 of a model in ms, medians of {} runs of {} s, alone and beside a plugin", args.rounds, args.seconds);
     println!("{:>14} {:>10} {:>10} {:>8} {:>14}", "beside", "alone", "attacked", "ratio", "attacks/s");
-    for (guest, body) in NEIGHBOURS {
+    let chosen = |guest: &str| args.beside.is_empty() || args.beside.iter().any(|name| name == guest);
+    for (guest, body) in NEIGHBOURS.into_iter().filter(|(guest, _)| chosen(guest)) {
         let mut figures = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..args.rounds {
             figures.0.push(watch(&server, args).await?);

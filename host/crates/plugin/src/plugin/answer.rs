@@ -46,7 +46,7 @@ fn check_status_and_body(response: &Response, limits: &Limits) -> Result<(), Str
     if BODILESS.contains(&status) && !response.body.is_empty() {
         return Err(format!("expected no body with status {status}, got {} bytes", response.body.len()));
     }
-    check_size("the body", response.body.len(), limits.body_bytes_max, "body_bytes_max")
+    check_size("the body", response.body.len(), limits.body_bytes_max, "output_mb")
 }
 
 fn check_headers(headers: &[Header], limits: &Limits) -> Result<(), String> {
@@ -130,7 +130,7 @@ mod tests {
             (answer(199, "a/b", &[], b""), "expected a status from 200 to 599, got 199"),
             (answer(600, "a/b", &[], b""), "expected a status from 200 to 599, got 600"),
             (answer(204, "a/b", &[], b"x"), "expected no body with status 204, got 1 bytes"),
-            (answer(200, "a/b", &[], b"123456789"), "the body has 9 bytes, expected at most 8 (limits.body_bytes_max)"),
+            (answer(200, "a/b", &[], b"123456789"), "the body has 9 bytes, expected at most 8 (limits.output_mb)"),
             (answer(200, "", &[], b"x"), "an answer of 1 bytes has no content type, expected one"),
             (answer(200, "a/b\n", &[], b""), "expected printable ASCII as the value of 'content type', got \"a/b\\n\""),
             (

@@ -41,7 +41,7 @@ pub struct Plugin {
 pub enum PluginError {
     /// It has more memory at start than its limit.
     #[error(
-        "the plugin of model '{model}' has {needed} bytes of memory at start and limits.memory_bytes is {limit}; raise \
+        "the plugin of model '{model}' has {needed} bytes of memory at start and limits.memory_mb allows {limit}; raise \
          the limit in plugin.toml"
     )]
     Memory {
@@ -61,7 +61,7 @@ pub enum PluginError {
         model: String,
     },
     /// A limit that lets nothing through.
-    #[error("limits.time of the plugin of model '{model}' must be at least 1 ms, got {} µs", got.as_micros())]
+    #[error("limits.time_ms of the plugin of model '{model}' must be at least 1 ms, got {} µs", got.as_micros())]
     Time {
         /// The model.
         model: String,

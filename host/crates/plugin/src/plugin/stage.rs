@@ -159,7 +159,7 @@ impl Plugin {
         let exhausted = |message: String| PluginFailure::Exhausted { place: window.place(&self.spec), message };
         let mut granted = capacity.wait(self.pool.number()).map_err(|LineFull| {
             exhausted(format!(
-                "all {} instances (plugin.instances_max) are in use and {} calls (plugin.waiting_max) wait; try again \
+                "all {} instances (--plugin-instances) are in use and {} calls (plugin.waiting_max) wait; try again \
                  later or raise the limits",
                 capacity.total(),
                 capacity.waiting_max()
@@ -176,7 +176,7 @@ impl Plugin {
         match timeout_at(window.end, granted).await {
             Ok(Ok(grant)) => Ok(grant),
             Ok(Err(_)) | Err(_) => Err(exhausted(format!(
-                "all {} instances (plugin.instances_max) stayed in use for {} ms; try again later or raise the limit",
+                "all {} instances (--plugin-instances) stayed in use for {} ms; try again later or raise the limit",
                 capacity.total(),
                 window.budget().as_millis()
             ))),
@@ -215,8 +215,8 @@ impl Plugin {
         let limits = &self.spec.limits;
         if error.root_cause().to_string().contains(CROSSING_EXHAUSTED) {
             let message = format!(
-                "what it gave back is larger than {} bytes, the largest of limits.body_bytes_max ({}) and \
-                 limits.tensor_bytes_max ({}) with limits.carry_bytes_max ({}), and 1 MiB for the rest",
+                "what it gave back is larger than {} bytes, the largest of limits.output_mb ({}, tensors {}) \
+                 with limits.carry_bytes_max ({}), and 1 MiB for the rest",
                 limits.crossing_bytes(),
                 limits.body_bytes_max,
                 limits.tensor_bytes_max,

@@ -54,7 +54,7 @@ pub enum RuntimeError {
     },
     /// The cache folder cannot be used.
     #[error(
-        "cannot use the compile cache folder '{folder}': {source}; make it writable for this user, or set state_dir"
+        "cannot use the compile cache folder '{folder}': {source}; make it writable for this user, or set --state-dir"
     )]
     Cache {
         /// The folder.
@@ -63,7 +63,7 @@ pub enum RuntimeError {
         source: std::io::Error,
     },
     /// wasmtime does not start.
-    #[error("cannot start the WebAssembly engine: {0}; lower plugin.instances_max or plugin.memory_bytes_max")]
+    #[error("cannot start the WebAssembly engine: {0}; lower --plugin-instances or --plugin-memory-mb")]
     Engine(String),
     /// A thread does not start.
     #[error("cannot start the thread '{thread}': {message}; raise the system's limit of threads")]
