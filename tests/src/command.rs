@@ -61,6 +61,8 @@ pub fn airlock(arguments: &[&str]) -> Result<Command> {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("AIRLOCK_")) {
         command.env_remove(name);
     }
+    // Backtraces of the host are not part of what its log promises.
+    command.env_remove("RUST_BACKTRACE").env_remove("RUST_LIB_BACKTRACE");
     command.env("ORT_DYLIB_PATH", fixtures::onnxruntime()?).args(arguments).stdin(Stdio::null());
     Ok(command)
 }

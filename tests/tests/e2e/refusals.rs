@@ -7,7 +7,7 @@ use serde_json::json;
 use tests::scaler::{self, Scaling};
 use tests::{Repository, Server, ServerOptions, fixtures, guests};
 
-/// A request and how it must be refused. `text` is the whole text, or with a `…` at its end, its beginning.
+/// A request and how it must be refused.
 struct Case {
     method: Method,
     path: &'static str,
@@ -39,10 +39,7 @@ impl Case {
         let answer = server.client().send(self.method.clone(), self.path, self.headers, body).await?;
         let place = || format!("{} {}", self.method, self.path);
         let text = answer.expect_failure(self.status, self.code).with_context(place)?;
-        match self.text.strip_suffix('…') {
-            Some(beginning) => assert!(text.starts_with(beginning), "{}: {text}", place()),
-            None => assert_eq!(text, self.text, "{}", place()),
-        }
+        assert_eq!(text, self.text, "{}", place());
         Ok(())
     }
 }
@@ -117,34 +114,58 @@ async fn bodies_and_headers() -> Result<()> {
     let infer = |tensor: serde_json::Value| json!({"inputs": [tensor]}).to_string();
     let predict = "/v1/models/scaler:predict";
     let cases = [
-        Case::post(predict, "{", 400, "malformed_request", "…"),
-        Case::post(predict, r#"{"x": [1, 2, "3", 4]}"#, 422, "invalid_fields", "…"),
-        Case::post(predict, r#"{"x": [1, 2, 3, 4]}"#, 415, "unsupported_media", "…")
-            .with_headers(&[("content-type", "text/plain")]),
+        Case::post(
+            predict,
+            "{",
+            400,
+            "malformed_request",
+            "the body is not JSON: EOF while parsing an object at line 1 column 1",
+        ),
+        Case::post(
+            predict,
+            r#"{"x": [1, 2, "3", 4]}"#,
+            422,
+            "invalid_fields",
+            "/x/2: invalid type: string \"3\", expected f32",
+        ),
+        Case::post(
+            predict,
+            r#"{"x": [1, 2, 3, 4]}"#,
+            415,
+            "unsupported_media",
+            "content type `text/plain` is not read here; send application/json",
+        )
+        .with_headers(&[("content-type", "text/plain")]),
         Case::post(predict, r#"{"x": [1, 2, 3, 4]}"#, 400, "malformed_request", TIMEOUT)
             .with_headers(&[("content-type", "application/json"), ("x-request-timeout-ms", "0")]),
         Case::post(predict, "x".repeat(BODY_BYTES_MAX + 1), 413, "body_too_large", TOO_LARGE),
-        Case::post("/v2/models/plain/infer", "[", 400, "malformed_request", "…"),
+        Case::post(
+            "/v2/models/plain/infer",
+            "[",
+            400,
+            "malformed_request",
+            "failed to parse the request JSON buffer: expected an object at 0",
+        ),
         Case::post(
             "/v2/models/scaler/infer",
             infer(json!({"name": "x", "shape": [1, 5], "datatype": "FP32", "data": [1, 2, 3, 4, 5]})),
             400,
             "invalid_tensors",
-            "…",
+            "unexpected shape for input 'x' for model 'scaler'. Expected [-1,4], got [1,5]",
         ),
         Case::post(
             "/v2/models/scaler/infer",
             infer(json!({"name": "x", "shape": [1, 4], "datatype": "INT32", "data": [1, 2, 3, 4]})),
             400,
             "invalid_tensors",
-            "…",
+            "inference input 'x' data-type is 'INT32', but model 'scaler' expects 'FP32'",
         ),
         Case::post(
             "/v2/models/scaler/infer",
             infer(json!({"name": "z", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]})),
             400,
             "invalid_tensors",
-            "…",
+            "unexpected inference input 'z' for model 'scaler'",
         ),
     ];
     let (_repository, server) = server_of_two_models().await?;
