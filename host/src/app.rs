@@ -19,7 +19,7 @@ use crate::registry::ModelRegistry;
 use crate::repository::config_text::ConfigDefaults;
 use crate::repository::history::History;
 use crate::repository::reconciler::{Reconciler, ReconcilerParts};
-use crate::repository::workshop::Workshop;
+use crate::repository::workshop::{Verification, Workshop};
 use crate::settings::Settings;
 use crate::tasks::Tasks;
 
@@ -93,6 +93,7 @@ impl App {
             chores: chores.clone(),
             history: History::new(&settings.state_dir, settings.history_keep),
             defaults: ConfigDefaults { max_queue_size: settings.max_queue_size },
+            verification: Verification::RunSamples,
             sample_timeout: settings.limits.timeout,
             plugin_memory_bytes_max: settings.sandbox.memory_bytes_max,
         });

@@ -26,7 +26,7 @@ use crate::repository::problem::{Problem, Severity};
 use crate::repository::samples::{self, Sample};
 use crate::repository::scan::{ModelFiles, Unit, scan_repository};
 use crate::repository::verify::{HeldTo, answer_sample, verify};
-use crate::repository::workshop::Workshop;
+use crate::repository::workshop::{Verification, Workshop};
 
 /// Time for one sample.
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -164,6 +164,8 @@ fn build_workshop(args: &CheckArgs) -> anyhow::Result<Bench> {
         history: History::new(state.path(), 1),
         defaults: ConfigDefaults::default(),
         sample_timeout: SAMPLE_TIMEOUT,
+        // The samples are run afterwards, all of them, so that one bad sample does not hide the others.
+        verification: Verification::Skip,
         plugin_memory_bytes_max: memory_bytes_max,
     };
     Ok(Bench { workshop, _state: state, _runtime: runtime })
@@ -176,6 +178,7 @@ impl Bench {
             dir: files.dir.clone(),
             changed: files.units.keys().copied().collect(),
             files: files.units.clone(),
+            restless: std::collections::BTreeMap::new(),
             basis: Basis::default(),
         };
         let assembly = match assemble(&job, &self.workshop) {
@@ -210,8 +213,8 @@ impl Bench {
             let workshop = &self.workshop;
             for failure in verify(workshop, version, generation, &samples, HeldTo::Values) {
                 report.error(&format!(
-                    "model '{}' version {number}: {failure} (fix: correct the plugin or the sample, or record what it \
-                     answers now with --update-samples)",
+                    "{}: plugin: {failure} (fix: correct the plugin or the sample, or record what it answers now with \
+                     --update-samples)",
                     served.name
                 ));
             }

@@ -48,6 +48,8 @@ pub struct Job {
     pub changed: BTreeSet<Unit>,
     /// Files of every unit at rest, changed or not.
     pub files: BTreeMap<Unit, Files>,
+    /// Units that do not come to rest, and why.
+    pub restless: BTreeMap<Unit, String>,
     /// What is in force.
     pub basis: Basis,
 }

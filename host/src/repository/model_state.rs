@@ -20,6 +20,8 @@ pub(super) struct ModelState {
     pub basis: Basis,
     /// Whether a job is out.
     pub busy: bool,
+    /// Units that do not come to rest, and why.
+    pub restless: BTreeMap<Unit, String>,
     /// Whether a first job has been done, well or badly.
     pub tried: bool,
     /// Since when its folder is gone.
@@ -30,24 +32,39 @@ impl ModelState {
     /// A model just found.
     #[must_use]
     pub(super) fn new(dir: PathBuf) -> Self {
-        Self { dir, units: BTreeMap::new(), basis: Basis::default(), busy: false, tried: false, gone_since: None }
+        Self {
+            dir,
+            units: BTreeMap::new(),
+            basis: Basis::default(),
+            restless: BTreeMap::new(),
+            busy: false,
+            tried: false,
+            gone_since: None,
+        }
     }
 
-    /// A job for what is at rest: everything for a new model; else the first of configuration, plugin and versions, so
-    /// that a plugin never waits for a version to load.
-    pub(super) fn job(&mut self, name: &ModelName, at_rest: BTreeSet<Unit>) -> Job {
-        let changed = if self.tried { first_group(at_rest) } else { at_rest };
+    /// A job for what is at rest: everything while no configuration is in force, since nothing has been read then; else
+    /// the first of configuration, plugin and versions, so that a plugin never waits for a version to load.
+    pub(super) fn job(&mut self, name: &ModelName, mut at_rest: BTreeSet<Unit>) -> Job {
+        let changed = if self.basis.config.is_some() {
+            first_group(at_rest)
+        } else {
+            at_rest.extend(self.units.iter().filter(|(_, settling)| settling.is_settled()).map(|(unit, _)| *unit));
+            at_rest
+        };
         let usable = |unit: &Unit, settling: &Settling| {
             (settling.is_settled() || changed.contains(unit)) && !is_removed(*unit, settling, &self.dir)
         };
         let files = self.units.iter().filter(|(unit, settling)| usable(unit, settling));
         let files = files.map(|(unit, settling)| (*unit, settling.files().clone())).collect();
         self.busy = true;
-        Job { name: name.clone(), dir: self.dir.clone(), changed, files, basis: self.basis.clone() }
+        let (restless, basis) = (self.restless.clone(), self.basis.clone());
+        Job { name: name.clone(), dir: self.dir.clone(), changed, files, restless, basis }
     }
 
     /// A job has read a unit when its files were `files` (`None`: gone). If they still are, it is dealt with.
     pub(super) fn dealt_with(&mut self, unit: Unit, files: Option<&Files>) {
+        self.restless.remove(&unit);
         let Some(settling) = self.units.get_mut(&unit) else { return };
         match files {
             Some(files) if files == settling.files() => settling.dealt_with(),

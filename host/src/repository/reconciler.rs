@@ -281,6 +281,10 @@ impl Loop {
     fn observe(&mut self, name: &ModelName, files: ModelFiles, now: Moment) {
         let policy = self.policy();
         let first_pass = self.first_pass;
+        if files.units.is_empty() && !self.models.contains_key(name) {
+            let reason = "it has neither a config.pbtxt, nor a version folder, nor a plugin".to_owned();
+            return self.report_skipped(&[(files.dir, reason)]);
+        }
         let state = self.models.entry(name.clone()).or_insert_with(|| ModelState::new(files.dir.clone()));
         state.dir.clone_from(&files.dir);
         state.gone_since = None;
@@ -303,7 +307,10 @@ impl Loop {
                 Observation::AtRest => drop(at_rest.insert(unit)),
                 Observation::Wait(until) => look_again = Some(look_again.map_or(until, |at| at.min(until))),
                 Observation::StillChanging => {
-                    report_restless(name, unit, &self.parts.workshop, "its files keep changing");
+                    let reason = "its files keep changing";
+                    report_restless(name, unit, &self.parts.workshop, reason);
+                    state.restless.insert(unit, reason.to_owned());
+                    state.tried = true;
                 }
             }
         }
@@ -351,6 +358,7 @@ impl Loop {
                 let observation = state.units.get_mut(&unit).map(|settling| settling.not_whole(now, policy));
                 if observation == Some(Observation::StillChanging) {
                     report_restless(&name, unit, &self.parts.workshop, &reason);
+                    state.restless.insert(unit, reason);
                     state.tried = true;
                 }
             }

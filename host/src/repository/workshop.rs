@@ -38,10 +38,21 @@ pub struct Workshop {
     pub history: History,
     /// Limits a config does not name.
     pub defaults: ConfigDefaults,
+    /// Whether candidates are held to their samples.
+    pub verification: Verification,
     /// Time for one sample.
     pub sample_timeout: Duration,
     /// The most memory a plugin.toml may ask for.
     pub plugin_memory_bytes_max: usize,
+}
+
+/// Whether candidates are held to their samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verification {
+    /// They are, before anything is published.
+    RunSamples,
+    /// Whoever builds them runs the samples themselves.
+    Skip,
 }
 
 /// Why a plugin could not be built.

@@ -25,6 +25,10 @@ impl Assembler<'_> {
     /// Decides the model-level plugin: the one in the folder, else the one in force, else the last good one on disk.
     pub(super) fn shared(&mut self, versions: &BTreeMap<VersionNumber, Ready>) -> Shared {
         let Some(content) = Pieces::default().over(&self.next.shared) else {
+            if let Some(reason) = self.job.restless.get(&Unit::Plugin) {
+                self.problems.insert("plugin".to_owned(), reason.clone());
+                return Shared::Refused(reason.as_str().into());
+            }
             if self.next.shared_generation.take().is_some() {
                 self.publish("plugin", None);
             }

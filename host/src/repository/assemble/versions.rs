@@ -23,7 +23,9 @@ impl Assembler<'_> {
     pub(super) fn versions(&mut self, config: &Arc<ModelConfig>) -> BTreeMap<VersionNumber, Ready> {
         let present = self.present(config);
         let desired = config.version_policy.choose(&present);
-        if desired.is_empty() {
+        if desired.is_empty() && self.note_restless_versions() {
+            self.lacks_versions = true;
+        } else if desired.is_empty() {
             let reason = format!(
                 "at least one version must be available under the version policy of model '{}'; put one into {}",
                 self.job.name,
@@ -52,6 +54,15 @@ impl Assembler<'_> {
             self.keep_served(&mut ready);
         }
         ready
+    }
+
+    /// Versions whose files do not come to rest are why there is none; says whether there are such.
+    fn note_restless_versions(&mut self) -> bool {
+        let restless = self.job.restless.iter().filter(|(unit, _)| matches!(unit, Unit::Version(_)));
+        let notes: Vec<(String, String)> = restless.map(|(unit, reason)| (unit.to_string(), reason.clone())).collect();
+        let any = !notes.is_empty();
+        self.problems.extend(notes);
+        any
     }
 
     /// What serves now stays where something that should replace it does not serve.
