@@ -292,7 +292,7 @@ impl Loop {
         for unit in state.units.keys() {
             units.entry(*unit).or_default();
         }
-        let mut at_rest = BTreeSet::new();
+        let (mut at_rest, mut restless) = (BTreeSet::new(), Vec::new());
         let mut look_again: Option<Moment> = None;
         for (unit, files) in units {
             let settling = state.units.entry(unit).or_insert_with(|| {
@@ -306,12 +306,7 @@ impl Loop {
                 Observation::Settled => {}
                 Observation::AtRest => drop(at_rest.insert(unit)),
                 Observation::Wait(until) => look_again = Some(look_again.map_or(until, |at| at.min(until))),
-                Observation::StillChanging => {
-                    let reason = "its files keep changing";
-                    report_restless(name, unit, &self.parts.workshop, reason);
-                    state.restless.insert(unit, reason.to_owned());
-                    state.tried = true;
-                }
+                Observation::StillChanging => restless.push(unit),
             }
         }
         // A new model is taken whole: no unit of it is published while another is still being copied.
@@ -323,6 +318,23 @@ impl Loop {
             let job = state.job(name, at_rest);
             self.jobs.add(job);
         }
+        for unit in restless {
+            self.note_restless(name, unit, "its files keep changing");
+        }
+    }
+
+    /// Files of a unit have not come to rest, or not become whole, for the cap: the one record of it. A model that has
+    /// nothing else to show is known by the reason at once.
+    fn note_restless(&mut self, name: &ModelName, unit: Unit, reason: &str) {
+        let Some(state) = self.models.get_mut(name) else { return };
+        state.tried = true;
+        state.restless.insert(unit, reason.to_owned());
+        if state.basis.served.is_none() {
+            let problems = state.restless.iter().map(|(unit, reason)| (unit.to_string(), reason.clone())).collect();
+            let (name, releases) = (name.clone(), BTreeMap::new());
+            self.parts.registry.publish(Arc::new(ServedModel { name, config: None, releases, problems }));
+        }
+        report_restless(name, unit, &self.parts.workshop, reason);
     }
 
     /// A model's folder is gone; when it stays gone, the model is removed.
@@ -357,9 +369,7 @@ impl Loop {
             JobResult::NotWhole(unit, reason) => {
                 let observation = state.units.get_mut(&unit).map(|settling| settling.not_whole(now, policy));
                 if observation == Some(Observation::StillChanging) {
-                    report_restless(&name, unit, &self.parts.workshop, &reason);
-                    state.restless.insert(unit, reason);
-                    state.tried = true;
+                    self.note_restless(&name, unit, &reason);
                 }
             }
             JobResult::Moved => {}
