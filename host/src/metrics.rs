@@ -145,6 +145,12 @@ fn registered<C: prometheus::core::Collector + Clone + 'static>(registry: &Regis
     collector
 }
 
+/// One series that never changes: which version runs.
+fn show_build(registry: &Registry) {
+    let made = IntGaugeVec::new(Opts::new(names::BUILD, "Build information"), &["version"]);
+    registered(registry, made).with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         Self::new()
@@ -221,8 +227,7 @@ impl Metrics {
             draining: gauge(names::DRAINING, "Releases replaced and not yet freed"),
             registry: registry.clone(),
         };
-        let build = gauges(names::BUILD, "Build information", &["version"]);
-        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        show_build(r);
         this
     }
 
