@@ -92,6 +92,8 @@ pub enum Placement {
     Inline,
     /// On the plugin runtime.
     Runtime,
+    /// On threads of low priority, since calls of this plugin ran out of time lately.
+    Background,
 }
 
 impl Placement {
@@ -101,6 +103,7 @@ impl Placement {
         match self {
             Self::Inline => "inline",
             Self::Runtime => "runtime",
+            Self::Background => "background",
         }
     }
 }

@@ -96,12 +96,12 @@ fn what_the_pool_cannot_hold_is_refused() {
     refused(
         &host,
         &wasm,
-        "the component needs 131072 bytes of memory at start and plugin.memory_bytes_max is 65536; make it smaller or \
-         raise the limit",
+        "the component needs 131072 bytes of memory at start and may have 65536; make it smaller or raise \
+         --plugin-memory-mb",
     );
     let host = host_with(|config| config.core_instance_slots = 1);
     let error = host.runtime.compile(&guest("log-flood")).expect_err("glue for its import");
-    assert!(matches!(error, CompileError::TooMuch { setting: "core_instance_slots", limit: 1, .. }), "{error}");
+    assert!(matches!(error, CompileError::TooMuch { what: "core instances", limit: 1, .. }), "{error}");
 }
 
 fn only_file(host: &Host) -> PathBuf {
@@ -189,7 +189,7 @@ fn a_runtime_that_cannot_start_says_why() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let error = |config: RuntimeConfig| SandboxRuntime::new(config).err().expect("refused");
     let zero = error(config(&folder, |config| config.plugin_threads = 0));
-    assert_eq!(zero.to_string(), "plugin.plugin_threads must be at least 1, got 0");
+    assert_eq!(zero.to_string(), "the sandbox's plugin_threads must be at least 1, got 0");
     let file = folder.path().join("file");
     fs::write(&file, b"").expect("written");
     let no_folder = error(config(&folder, |config| config.cache_dir = file.join("cache")));

@@ -133,7 +133,7 @@ async fn a_line_that_is_full_refuses_at_once() {
     let subject = host.plugin("echo");
     let failure = subject.failure(b"").await;
     assert!(matches!(failure, PluginFailure::Exhausted { .. }), "{failure}");
-    assert!(failure.to_string().contains("0 calls (plugin.waiting_max) wait"), "{failure}");
+    assert!(failure.to_string().contains("0 calls (--plugin-queue-size) wait"), "{failure}");
     holding.abort();
 }
 
@@ -202,6 +202,24 @@ async fn a_short_stage_moves_inline_once_proven() {
         subject.answer(b"").await;
     }
     panic!("an echo stays on the plugin runtime: {:?}", subject.plugin.snapshot());
+}
+
+#[tokio::test]
+async fn a_plugin_that_ran_out_of_time_runs_in_the_background_until_it_has_made_up_for_it() {
+    let host = host();
+    let limits = Limits { time: Duration::from_millis(30), ..Limits::default() };
+    let subject = host.plugin_with("loop", |spec| (spec.limits, spec.placement) = (limits, PlacementPolicy::Inline));
+    subject.answer(b"").await;
+    subject.preprocess(b"x").await.expect_err("it loops");
+    for _ in 0..64 {
+        assert_eq!(subject.plugin.snapshot().preprocess.0, Placement::Background);
+        subject.answer(b"").await;
+    }
+    subject.answer(b"").await;
+    let stages: Vec<Placement> = subject.heard.stages().into_iter().map(|(_, placement)| placement).collect();
+    assert_eq!((stages[0], stages[1]), (Placement::Inline, Placement::Inline), "nothing was known of it");
+    assert!(stages[2..66].iter().all(|placement| *placement == Placement::Background), "{stages:?}");
+    assert_eq!(stages[66], Placement::Inline);
 }
 
 #[tokio::test]

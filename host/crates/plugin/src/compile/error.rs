@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// More bytes than the configuration allows.
-    #[error("the component has {got} bytes and plugin.component_bytes_max is {limit}; strip it or raise the limit")]
+    #[error("the component has {got} bytes and may have {limit}; strip it or raise --plugin-component-mb")]
     TooLarge {
         /// The configured bound.
         limit: usize,
@@ -53,12 +53,12 @@ pub enum CompileError {
         imports: Vec<String>,
     },
     /// It needs more of the pool than one component may have.
-    #[error("the component needs {got} {what} and plugin.{setting} is {limit}; make it smaller or raise the limit")]
+    #[error("the component needs {got} {what} and may have {limit}; {advice}")]
     TooMuch {
         /// What it needs too much of.
         what: &'static str,
-        /// The configuration's name of the bound.
-        setting: &'static str,
+        /// What to do about it.
+        advice: &'static str,
         /// The bound.
         limit: u64,
         /// What it needs.

@@ -86,15 +86,19 @@ fn is_known_import(name: &str) -> bool {
     version.starts_with(WASI_VERSION) && package.is_some_and(|package| WASI_PACKAGES.contains(&package))
 }
 
+const RAISE_CORE_INSTANCES: &str = "make it smaller or raise --plugin-core-instances";
+const RAISE_MEMORY: &str = "make it smaller or raise --plugin-memory-mb";
+const LINK_SMALLER: &str = "no setting raises this; link it from fewer modules";
+
 fn check_needs(needs: Needs, limits: &RuntimeConfig) -> Result<(), CompileError> {
     let bounds = [
-        ("core instances", "core_instance_slots", u64::from(limits.core_instance_slots), needs.core_instances),
-        ("linear memories", "memories_per_instance", u64::from(limits.memories_per_instance), needs.memories),
-        ("tables", "tables_per_instance", u64::from(limits.tables_per_instance), needs.tables),
-        ("bytes of memory at start", "memory_bytes_max", limits.memory_bytes_max as u64, needs.memory_bytes),
+        ("core instances", needs.core_instances, u64::from(limits.core_instance_slots), RAISE_CORE_INSTANCES),
+        ("linear memories", needs.memories, u64::from(limits.memories_per_instance), LINK_SMALLER),
+        ("tables", needs.tables, u64::from(limits.tables_per_instance), LINK_SMALLER),
+        ("bytes of memory at start", needs.memory_bytes, limits.memory_bytes_max as u64, RAISE_MEMORY),
     ];
-    match bounds.into_iter().find(|&(_, _, limit, got)| got > limit) {
-        Some((what, setting, limit, got)) => Err(CompileError::TooMuch { what, setting, limit, got }),
+    match bounds.into_iter().find(|&(_, got, limit, _)| got > limit) {
+        Some((what, got, limit, advice)) => Err(CompileError::TooMuch { what, got, limit, advice }),
         None => Ok(()),
     }
 }
@@ -299,7 +303,7 @@ mod tests {
         let error = check_needs(Needs { core_instances: 14, ..Needs::default() }, &limits).expect_err("too many");
         assert_eq!(
             error.to_string(),
-            "the component needs 14 core instances and plugin.core_instance_slots is 2; make it smaller or raise the limit"
+            "the component needs 14 core instances and may have 2; make it smaller or raise --plugin-core-instances"
         );
     }
 }

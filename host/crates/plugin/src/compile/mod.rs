@@ -20,6 +20,7 @@ pub use self::error::CompileError;
 pub(crate) use self::functions::FunctionCache;
 use crate::RuntimeConfig;
 use crate::bindings::AdapterPluginPre;
+use crate::runtime::lower_priority;
 use crate::sandbox::Sandbox;
 
 /// How much lower than serving threads compiling threads run (the system's nice value).
@@ -95,7 +96,7 @@ impl Compiler {
         let threads = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|number| format!("airlock-comp-{number}"))
-            .start_handler(|_| lower_priority())
+            .start_handler(|_| lower_priority(COMPILE_NICE))
             .build()?;
         Ok(Self { threads, artifacts })
     }
@@ -137,12 +138,6 @@ impl Compiler {
             Err(error) => tracing::warn!(digest, error = format!("{error:#}"), "a component cannot be kept compiled"),
         }
         Ok(component)
-    }
-}
-
-fn lower_priority() {
-    if let Err(error) = rustix::process::setpriority_process(None, COMPILE_NICE) {
-        tracing::warn!(%error, "a compiling thread keeps the priority of serving threads");
     }
 }
 

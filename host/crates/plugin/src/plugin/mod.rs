@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 pub(crate) use self::instance::Instance;
-use self::placement::StageTimes;
+use self::placement::{StageTimes, Suspicion};
 pub use self::pool::DropReason;
 pub(crate) use self::pool::Pool;
 use self::stage::Window;
@@ -34,6 +34,7 @@ pub struct Plugin {
     pool: Arc<Pool>,
     preprocess: StageTimes,
     postprocess: StageTimes,
+    suspicion: Suspicion,
 }
 
 /// Why a compiled component cannot serve under its limits.
@@ -125,8 +126,15 @@ impl Plugin {
         let shards = runtime.config().serving_threads;
         let pool = Pool::new(runtime.next_pool(), shards, Arc::clone(runtime.capacity()));
         runtime.register(&pool);
-        let (preprocess, postprocess) = (StageTimes::default(), StageTimes::default());
-        Ok(Arc::new(Self { runtime, compiled, spec: Arc::new(spec), pool, preprocess, postprocess }))
+        Ok(Arc::new(Self {
+            runtime,
+            compiled,
+            spec: Arc::new(spec),
+            pool,
+            preprocess: StageTimes::default(),
+            postprocess: StageTimes::default(),
+            suspicion: Suspicion::default(),
+        }))
     }
 
     /// Turns a request's body into tensors, or into an answer. Runs until `deadline` or the plugin's own time limit,
@@ -141,7 +149,7 @@ impl Plugin {
         body: Bytes,
         deadline: Instant,
     ) -> Result<Prepared, PluginFailure> {
-        let window = Window::open(Stage::Preprocess, self.preprocess.placement(self.spec.placement), self, deadline);
+        let window = Window::open(Stage::Preprocess, self, deadline);
         let work = Arc::clone(self).run_preprocess(Arc::clone(call), body, window);
         self.run(window, work).await
     }
@@ -157,7 +165,7 @@ impl Plugin {
         carry: Bytes,
         deadline: Instant,
     ) -> Result<Response, PluginFailure> {
-        let window = Window::open(Stage::Postprocess, self.postprocess.placement(self.spec.placement), self, deadline);
+        let window = Window::open(Stage::Postprocess, self, deadline);
         let work = Arc::clone(self).run_postprocess(Arc::clone(call), outputs, carry, window);
         self.run(window, work).await
     }
@@ -166,14 +174,13 @@ impl Plugin {
     #[must_use]
     pub fn snapshot(&self) -> PoolSnapshot {
         let (warm, in_use, created_total) = self.pool.counts();
-        let policy = self.spec.placement;
         PoolSnapshot {
             warm,
             in_use,
             created_total,
             dropped_total: DropReason::ALL.map(|reason| (reason, self.pool.dropped(reason))).to_vec(),
-            preprocess: (self.preprocess.placement(policy), self.preprocess.mean()),
-            postprocess: (self.postprocess.placement(policy), self.postprocess.mean()),
+            preprocess: (self.placement(Stage::Preprocess), self.preprocess.mean()),
+            postprocess: (self.placement(Stage::Postprocess), self.postprocess.mean()),
         }
     }
 
@@ -206,6 +213,10 @@ impl Plugin {
         if stage == Stage::Postprocess { &self.postprocess } else { &self.preprocess }
     }
 
+    fn placement(&self, stage: Stage) -> Placement {
+        self.suspicion.placement(self.times(stage).placement(self.spec.placement))
+    }
+
     /// Runs a stage where it belongs. On the plugin runtime the number of tasks is bounded by the callers that wait here;
     /// one that leaves takes its task with it.
     async fn run<T: Send + 'static>(
@@ -213,10 +224,12 @@ impl Plugin {
         window: Window,
         work: impl Future<Output = Result<T, PluginFailure>> + Send + 'static,
     ) -> Result<T, PluginFailure> {
-        if window.placement == Placement::Inline {
-            return work.await;
-        }
-        let mut task = Spawned(self.runtime.long_guests().spawn(work));
+        let threads = match window.placement {
+            Placement::Inline => return work.await,
+            Placement::Runtime => self.runtime.long_guests(),
+            Placement::Background => self.runtime.suspects(),
+        };
+        let mut task = Spawned(threads.spawn(work));
         match (&mut task.0).await {
             Ok(result) => result,
             Err(error) => Err(PluginFailure::Crashed {

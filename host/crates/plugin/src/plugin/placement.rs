@@ -1,6 +1,8 @@
 //! Where a stage runs, decided from its own measured times. Handing a call to another thread and back costs tens of
 //! microseconds, more than a short guest takes; a long guest on a serving thread delays its neighbours. So a stage starts
-//! on the plugin runtime, moves inline once it has proven short, and moves back when it grows long.
+//! on the plugin runtime, moves inline once it has proven short, and moves back when it grows long. A plugin that runs out
+//! of time is another matter: as long as that is recent, its calls run in the background, where they cannot take cores from
+//! requests that need them.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,6 +21,40 @@ pub(crate) const RUNTIME_ABOVE: Duration = Duration::from_micros(500);
 
 /// Weight of the newest time in the mean, as a power of two: 1/8.
 const NEWEST_SHIFT: u32 = 3;
+
+/// Calls in time that a plugin owes after one that ran out of it.
+const CALLS_OWED: u32 = 64;
+
+/// Time inside the guest from which a call that did not come back makes its plugin suspect, whosever deadline it was.
+const SUSPECT_FROM: Duration = Duration::from_millis(10);
+
+/// Whether a plugin ran out of time lately. Racing writers may lose a call, which does no harm.
+#[derive(Debug, Default)]
+pub(crate) struct Suspicion {
+    calls_owed: AtomicU32,
+}
+
+impl Suspicion {
+    /// Where a stage with this placement runs as things are.
+    pub(crate) fn placement(&self, placement: Placement) -> Placement {
+        if self.calls_owed.load(Ordering::Relaxed) > 0 { Placement::Background } else { placement }
+    }
+
+    /// A guest came back.
+    pub(crate) fn came_back(&self) {
+        let owed = self.calls_owed.load(Ordering::Relaxed);
+        if owed > 0 {
+            self.calls_owed.store(owed - 1, Ordering::Relaxed);
+        }
+    }
+
+    /// A guest was stopped after it ran for `run`, or was not even ready by then.
+    pub(crate) fn was_stopped(&self, run: Duration) {
+        if run >= SUSPECT_FROM {
+            self.calls_owed.store(CALLS_OWED, Ordering::Relaxed);
+        }
+    }
+}
 
 /// The measured times of one stage. Racing writers may lose a sample, which does no harm.
 #[derive(Debug, Default)]
@@ -87,6 +123,19 @@ mod tests {
             times.record(Duration::from_micros(100));
         }
         assert_eq!(placed(&times), Placement::Inline);
+    }
+
+    #[test]
+    fn a_plugin_that_ran_out_of_time_stays_in_the_background_until_it_has_made_up_for_it() {
+        let suspicion = Suspicion::default();
+        suspicion.was_stopped(Duration::from_millis(9));
+        assert_eq!(suspicion.placement(Placement::Inline), Placement::Inline, "the caller was in a hurry");
+        suspicion.was_stopped(Duration::from_millis(100));
+        for _ in 0..CALLS_OWED {
+            assert_eq!(suspicion.placement(Placement::Inline), Placement::Background);
+            suspicion.came_back();
+        }
+        assert_eq!(suspicion.placement(Placement::Inline), Placement::Inline);
     }
 
     #[test]

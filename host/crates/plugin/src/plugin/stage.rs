@@ -41,9 +41,10 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub(super) fn open(stage: Stage, placement: Placement, plugin: &Plugin, deadline: Instant) -> Self {
+    pub(super) fn open(stage: Stage, plugin: &Plugin, deadline: Instant) -> Self {
         let start = Instant::now();
         let limit = start + plugin.spec.limits.time;
+        let placement = plugin.placement(stage);
         Self { placement, stage, start, end: deadline.min(limit), by_limit: limit <= deadline }
     }
 
@@ -159,7 +160,7 @@ impl Plugin {
         let exhausted = |message: String| PluginFailure::Exhausted { place: window.place(&self.spec), message };
         let mut granted = capacity.wait(self.pool.number()).map_err(|LineFull| {
             exhausted(format!(
-                "all {} instances (--plugin-instances) are in use and {} calls (plugin.waiting_max) wait; try again \
+                "all {} instances (--plugin-instances) are in use and {} calls (--plugin-queue-size) wait; try again \
                  later or raise the limits",
                 capacity.total(),
                 capacity.waiting_max()
@@ -204,6 +205,7 @@ impl Plugin {
                 Err(self.crashed(place, &error, ""))
             }
             Err(Elapsed) => {
+                self.suspicion.was_stopped(window.start.elapsed());
                 unfinished.fail(DropReason::TimedOut);
                 Err(window.timeout(&self.spec, Stage::Instantiate))
             }
@@ -275,10 +277,14 @@ impl<'a> Lease<'a> {
     /// What the guest gave back; decides what becomes of the instance.
     fn leave<T>(mut self, call: &Call, outcome: Result<wasmtime::Result<T>, Elapsed>) -> Result<T, PluginFailure> {
         let mut instance = self.instance.take().expect("a lease holds its instance until the guest comes back");
-        self.record();
+        let run = self.record();
         let (plugin, window) = (self.plugin, self.window);
         let sandbox = instance.store.data_mut();
         sandbox.end();
+        match &outcome {
+            Ok(_) => plugin.suspicion.came_back(),
+            Err(Elapsed) => plugin.suspicion.was_stopped(run),
+        }
         match outcome {
             Ok(Ok(reply)) => {
                 plugin.keep(instance);
@@ -296,14 +302,16 @@ impl<'a> Lease<'a> {
         }
     }
 
-    fn record(&self) {
-        let Some(entered) = self.entered else { return };
+    /// Records the time inside the guest, and returns it.
+    fn record(&self) -> Duration {
+        let Some(entered) = self.entered else { return Duration::ZERO };
         let run = entered.elapsed();
         let window = self.window;
         self.plugin.times(window.stage).record(run);
         let wait = entered.saturating_duration_since(window.start);
         let timing = StageTiming { wait, run, placement: window.placement };
         self.plugin.spec.sink.stage(window.stage, timing);
+        run
     }
 }
 
@@ -311,7 +319,8 @@ impl Drop for Lease<'_> {
     fn drop(&mut self) {
         if let Some(mut instance) = self.instance.take() {
             instance.store.data_mut().end();
-            self.record();
+            let run = self.record();
+            self.plugin.suspicion.was_stopped(run);
             self.plugin.pool.discard(instance, DropReason::Cancelled);
         }
     }

@@ -32,7 +32,8 @@ pub struct RuntimeConfig {
     pub component_bytes_max: usize,
     /// Threads that serve requests; pools of warm instances have one shard for each. Default: the machine's cores.
     pub serving_threads: usize,
-    /// Threads of the plugin runtime, for guests that are long or not yet proven short. Default: half the cores.
+    /// Threads of the plugin runtime, for guests that are long or not yet proven short, and as many of low priority for
+    /// plugins that ran out of time lately. Default: half the cores.
     pub plugin_threads: usize,
     /// Threads that compile, at lower priority. Default: half the cores.
     pub compile_threads: usize,

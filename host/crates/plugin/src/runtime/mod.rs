@@ -5,26 +5,25 @@
 mod capacity;
 mod config;
 mod engine;
+mod threads;
 mod ticker;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Handle;
 use wasmtime::Engine;
 use wasmtime::component::Linker;
 
 pub(crate) use self::capacity::{Capacity, Grant, LineFull, Permit};
 pub use self::config::RuntimeConfig;
 pub use self::engine::Allocator;
+use self::threads::GuestThreads;
+pub(crate) use self::threads::lower_priority;
 pub(crate) use self::ticker::{Running, Ticker};
 use crate::compile::{ArtifactCache, CompileError, CompiledPlugin, Compiler, FunctionCache};
 use crate::plugin::{Instance, Pool};
 use crate::sandbox::{Sandbox, StoreBounds, link};
-
-/// How long the plugin runtime's threads may take to stop.
-const STOP_TIME: Duration = Duration::from_secs(1);
 
 /// The sandbox side of a process.
 pub struct SandboxRuntime {
@@ -36,8 +35,7 @@ pub struct SandboxRuntime {
     capacity: Arc<Capacity<Instance>>,
     pools: Mutex<Vec<Weak<Pool>>>,
     pools_made: AtomicU64,
-    long_guests: Handle,
-    long_guests_owner: Option<Runtime>,
+    threads: GuestThreads,
     ticker: Ticker,
 }
 
@@ -45,9 +43,9 @@ pub struct SandboxRuntime {
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
     /// A bound of 0.
-    #[error("plugin.{setting} must be at least 1, got {got}")]
+    #[error("the sandbox's {setting} must be at least 1, got {got}")]
     Config {
-        /// The configuration's name of the bound.
+        /// The bound, a field of [`RuntimeConfig`].
         setting: &'static str,
         /// The value given.
         got: usize,
@@ -133,8 +131,7 @@ impl SandboxRuntime {
         let artifacts = artifacts.map_err(|source| cache_error(&config, source))?;
         let compiler =
             Compiler::new(config.compile_threads, artifacts).map_err(|e| thread_error("airlock-comp", &e))?;
-        let long_guests =
-            start_runtime(config.plugin_threads).map_err(|error| thread_error("airlock-guest", &error))?;
+        let threads = GuestThreads::start(config.plugin_threads)?;
         let ticker = Ticker::start(engine.clone()).map_err(|error| thread_error("airlock-epoch", &error))?;
         Ok(Arc::new(Self {
             capacity: Capacity::new(config.instances_max as usize, config.waiting_max),
@@ -145,8 +142,7 @@ impl SandboxRuntime {
             compiler,
             pools: Mutex::new(Vec::new()),
             pools_made: AtomicU64::new(0),
-            long_guests: long_guests.handle().clone(),
-            long_guests_owner: Some(long_guests),
+            threads,
             ticker,
         }))
     }
@@ -208,7 +204,11 @@ impl SandboxRuntime {
     }
 
     pub(crate) fn long_guests(&self) -> &Handle {
-        &self.long_guests
+        self.threads.long_guests()
+    }
+
+    pub(crate) fn suspects(&self) -> &Handle {
+        self.threads.suspects()
     }
 
     pub(crate) fn store_bounds(&self) -> StoreBounds {
@@ -241,27 +241,6 @@ impl SandboxRuntime {
     fn lock_pools(&self) -> MutexGuard<'_, Vec<Weak<Pool>>> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl Drop for SandboxRuntime {
-    fn drop(&mut self) {
-        let Some(runtime) = self.long_guests_owner.take() else { return };
-        // Waiting is not allowed on a thread that runs async tasks; the threads then end by themselves.
-        if Handle::try_current().is_ok() {
-            runtime.shutdown_background();
-        } else {
-            runtime.shutdown_timeout(STOP_TIME);
-        }
-    }
-}
-
-fn start_runtime(threads: usize) -> std::io::Result<Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads)
-        .max_blocking_threads(1)
-        .thread_name("airlock-guest")
-        .enable_time()
-        .build()
 }
 
 fn open_functions(config: &RuntimeConfig) -> Result<Option<Arc<FunctionCache>>, RuntimeError> {
