@@ -55,7 +55,12 @@ impl Layout {
 
     /// The server, as built with this Cargo profile.
     pub(crate) fn airlock(&self, profile: &str) -> PathBuf {
-        self.cargo_target.join(profile).join("airlock")
+        self.program(profile, "airlock")
+    }
+
+    /// A program of the workspace, as built with this Cargo profile.
+    pub(crate) fn program(&self, profile: &str, name: &str) -> PathBuf {
+        self.cargo_target.join(profile).join(name)
     }
 
     /// The sample repository.

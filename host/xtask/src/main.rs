@@ -9,6 +9,7 @@ mod measure;
 mod plugins;
 mod process;
 mod serve;
+mod server;
 mod setup;
 mod test;
 mod wheels;

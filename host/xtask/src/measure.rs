@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::layout::Layout;
-use crate::{plugins, process, setup};
+use crate::{plugins, process, server, setup};
 
 /// What to run and against which build.
 #[derive(clap::Args, Debug)]
@@ -20,19 +20,15 @@ pub(crate) struct MeasureArgs {
 
 /// Builds the server and runs the program `binary` of the `tests` package.
 pub(crate) fn measure(layout: &Layout, binary: &str, args: &MeasureArgs) -> Result<()> {
-    if !matches!(args.profile.as_str(), "release" | "dist") {
-        bail!("--profile is release or dist, not {:?}", args.profile);
-    }
     setup::setup(layout)?;
     plugins::build_all(layout.root())?;
-    let mut server = Command::new("cargo");
-    server.args(["build", "--profile", &args.profile, "--package", "airlock"]).current_dir(layout.root());
-    process::run(&mut server)?;
-    let mut program = Command::new("cargo");
-    program
-        .args(["run", "--quiet", "--release", "--package", "tests", "--bin", binary, "--"])
-        .args(&args.arguments)
-        .envs(layout.test_environment(&args.profile))
-        .current_dir(layout.root());
+    server::build(layout)?;
+    match args.profile.as_str() {
+        server::RELEASE => {}
+        "dist" => server::build_dist(layout)?,
+        other => bail!("--profile is release or dist, not {other:?}"),
+    }
+    let mut program = Command::new(layout.program(server::RELEASE, binary));
+    program.args(&args.arguments).envs(layout.test_environment(&args.profile)).current_dir(layout.root());
     process::run(&mut program)
 }

@@ -10,22 +10,20 @@ use anyhow::{Context, Result};
 
 use crate::hello::HelloArgs;
 use crate::layout::Layout;
-use crate::{process, setup};
+use crate::{server, setup};
 
 /// Does not return where the server starts.
 pub(crate) fn serve(layout: &Layout, extra: &[OsString]) -> Result<()> {
     setup::setup(layout)?;
-    let mut build = Command::new("cargo");
-    build.args(["build", "--release", "--package", "airlock"]).current_dir(layout.root());
-    process::run(&mut build)?;
+    server::build(layout)?;
 
     let hello = HelloArgs {
         pid: std::process::id(),
         port_file: flag_value(extra, "--port-file").unwrap_or_else(|| layout.fetched("airlock-ports.json")),
         model_repository: flag_value(extra, "--model-repository").unwrap_or_else(|| layout.model_repository()),
     };
-    let mut server = Command::new(layout.airlock("release"));
-    server.arg("serve");
+    let mut airlock = Command::new(layout.airlock(server::RELEASE));
+    airlock.arg("serve");
     let defaults = [
         ("--model-repository", hello.model_repository.clone()),
         ("--onnxruntime", layout.onnxruntime()),
@@ -34,13 +32,13 @@ pub(crate) fn serve(layout: &Layout, extra: &[OsString]) -> Result<()> {
     ];
     for (flag, value) in defaults {
         if flag_value(extra, flag).is_none() {
-            server.arg(flag).arg(value);
+            airlock.arg(flag).arg(value);
         }
     }
-    server.args(extra);
+    airlock.args(extra);
     hello.start_beside().context("start the process that prints the greeting")?;
-    let failure = server.exec();
-    Err(failure).with_context(|| format!("start {}", layout.airlock("release").display()))
+    let failure = airlock.exec();
+    Err(failure).with_context(|| format!("start {}", layout.airlock(server::RELEASE).display()))
 }
 
 /// The value of `--flag value` or `--flag=value`.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use crate::layout::Layout;
-use crate::{deps, lint, plugins, process, setup};
+use crate::{deps, lint, plugins, process, server, setup};
 
 /// pytest's exit code where no test was selected.
 const PYTEST_NOTHING_SELECTED: i32 = 5;
@@ -47,7 +47,7 @@ fn build(layout: &Layout) -> Result<()> {
 
 fn rust_tests(layout: &Layout, filter: Option<&str>) -> Result<()> {
     let mut test = cargo(layout);
-    process::run(test.args(["test", "--quiet", "--release", "--workspace"]).args(filter))
+    process::run(test.args(["test", "--quiet", "--release", "--workspace", "--no-fail-fast"]).args(filter))
 }
 
 fn plugin_tests(layout: &Layout, filter: Option<&str>) -> Result<()> {
@@ -72,7 +72,7 @@ fn python_tests(layout: &Layout, filter: Option<&str>) -> Result<()> {
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/python"])
         .args(selection)
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .envs(layout.test_environment("release"))
+        .envs(layout.test_environment(server::RELEASE))
         .current_dir(layout.root());
     let code = process::exit_code(&mut pytest)?;
     ensure!(code == 0 || (filter.is_some() && code == PYTEST_NOTHING_SELECTED), "pytest ended with exit code {code}");
@@ -86,7 +86,7 @@ fn python_selection(filter: &str) -> Option<String> {
 
 fn cargo(layout: &Layout) -> Command {
     let mut cargo = Command::new("cargo");
-    cargo.current_dir(layout.root()).envs(layout.test_environment("release"));
+    cargo.current_dir(layout.root()).envs(layout.test_environment(server::RELEASE));
     cargo
 }
 
