@@ -18,6 +18,7 @@ use crate::metrics::Metrics;
 use crate::registry::ModelRegistry;
 use crate::repository::config_text::ConfigDefaults;
 use crate::repository::history::History;
+use crate::repository::private_copy::LoadingFolder;
 use crate::repository::reconciler::{Reconciler, ReconcilerParts};
 use crate::repository::workshop::{Verification, Workshop};
 use crate::settings::Settings;
@@ -65,12 +66,14 @@ impl App {
         let metrics = Metrics::new();
         show_limits(&metrics, settings);
         let sandbox = SandboxRuntime::new(sandbox_config(settings))?;
+        show_sandbox_limits(&metrics, sandbox.config());
         tracing::info!(allocator = ?sandbox.allocator(), "plugin sandbox ready");
         let registry = Arc::new(ModelRegistry::default());
         let (chores, chore_receiver) = chore_queue();
 
         let tasks = Tasks::default();
-        let http = Arc::new(HttpState::new(Arc::clone(&registry), settings.limits, metrics.clone()));
+        let state = HttpState::new(Arc::clone(&registry), settings.limits, metrics.clone(), Arc::clone(&sandbox));
+        let http = Arc::new(state);
         let listen = |port| SocketAddr::new(settings.listen.address, port);
         let bind = |port, router| {
             Server::bind(
@@ -85,6 +88,8 @@ impl App {
         let metrics_server = bind(settings.listen.metrics_port, metrics_router(Arc::clone(&http))).await?;
         let (http_address, metrics_address) = (http_server.local_address()?, metrics_server.local_address()?);
 
+        let loading = LoadingFolder::new(&settings.state_dir);
+        loading.clear();
         let workshop = Arc::new(Workshop {
             loader,
             sandbox,
@@ -92,6 +97,7 @@ impl App {
             metrics,
             chores: chores.clone(),
             history: History::new(&settings.state_dir, settings.history_keep),
+            loading,
             defaults: ConfigDefaults { max_queue_size: settings.max_queue_size },
             verification: Verification::RunSamples,
             sample_timeout: settings.limits.timeout,
@@ -166,11 +172,17 @@ async fn wait_until_idle(http: &HttpState, patience: Duration) -> bool {
 }
 
 fn sandbox_config(settings: &Settings) -> RuntimeConfig {
+    let limits = settings.sandbox;
     RuntimeConfig {
-        instances_max: settings.sandbox.instances,
-        memory_bytes_max: settings.sandbox.memory_bytes_max,
+        instances_max: limits.instances,
+        waiting_max: limits.waiting_max,
+        core_instance_slots: limits.core_instances_max,
+        memory_bytes_max: limits.memory_bytes_max,
+        component_bytes_max: limits.component_bytes_max,
+        cache_bytes_max: limits.cache_bytes_max,
+        function_cache_bytes_max: limits.function_cache_bytes_max,
         serving_threads: settings.serving_threads.get(),
-        plugin_threads: settings.sandbox.threads.get(),
+        plugin_threads: limits.threads.get(),
         ..RuntimeConfig::new(settings.state_dir.join("compiled"))
     }
 }
@@ -199,12 +211,27 @@ fn show_limits(metrics: &Metrics, settings: &Settings) {
     count("max_queue_size", settings.max_queue_size.get());
     count("model_load_threads", settings.load_threads.get());
     count("history_keep", settings.history_keep);
-    count("plugin_instances", settings.sandbox.instances as usize);
-    count("plugin_memory_bytes", settings.sandbox.memory_bytes_max);
-    count("plugin_threads", settings.sandbox.threads.get());
     seconds("settle_seconds", settings.rescan.settle);
     seconds("settle_cap_seconds", settings.rescan.settle_cap);
     seconds("rescan_seconds", settings.rescan.interval);
     seconds("rehash_seconds", settings.rescan.rehash);
     seconds("exit_timeout_seconds", settings.exit_timeout);
+}
+
+/// Every limit of the sandbox side, visible in `/metrics`.
+fn show_sandbox_limits(metrics: &Metrics, config: &RuntimeConfig) {
+    #[expect(clippy::cast_precision_loss, reason = "limits are far below 2^52")]
+    let count = |name: &str, value: u64| metrics.show_limit(name, value as f64);
+    count("plugin_instances", config.instances_max.into());
+    count("plugin_queue_size", config.waiting_max as u64);
+    count("plugin_core_instances", config.core_instance_slots.into());
+    count("plugin_memories", config.memories_per_instance.into());
+    count("plugin_tables", config.tables_per_instance.into());
+    count("plugin_table_elements", config.table_elements_max as u64);
+    count("plugin_memory_bytes", config.memory_bytes_max as u64);
+    count("plugin_component_bytes", config.component_bytes_max as u64);
+    count("plugin_cache_bytes", config.cache_bytes_max);
+    count("plugin_function_cache_bytes", config.function_cache_bytes_max);
+    count("plugin_threads", config.plugin_threads as u64);
+    count("plugin_compile_threads", config.compile_threads as u64);
 }

@@ -22,6 +22,7 @@ use crate::repository::assemble::{Basis, Job, JobResult, assemble};
 use crate::repository::config_text::ConfigDefaults;
 use crate::repository::history::History;
 use crate::repository::plugin_toml::parse_plugin_toml;
+use crate::repository::private_copy::LoadingFolder;
 use crate::repository::problem::{Problem, Severity};
 use crate::repository::samples::{self, Sample};
 use crate::repository::scan::{ModelFiles, Unit, scan_repository};
@@ -162,6 +163,7 @@ fn build_workshop(args: &CheckArgs) -> anyhow::Result<Bench> {
         metrics: Metrics::new(),
         chores,
         history: History::new(state.path(), 1),
+        loading: LoadingFolder::new(state.path()),
         defaults: ConfigDefaults::default(),
         sample_timeout: SAMPLE_TIMEOUT,
         // The samples are run afterwards, all of them, so that one bad sample does not hide the others.

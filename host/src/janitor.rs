@@ -1,6 +1,6 @@
 //! The janitor: one thread that frees what nothing uses any more, so that no request pays for it. It stops the queue of
-//! a version whose last request is done, retires sandboxes, trims idle plugin instances and writes plugin history. If it
-//! ended early, memory would be freed late and history would miss entries; serving would not notice.
+//! a version whose last request is done, retires sandboxes and trims idle plugin instances. If it ended early, memory would
+//! be freed late; serving would not notice.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -22,14 +22,12 @@ pub enum Chore {
     StopQueue(BatchHandle),
     /// Drop the warm instances of a plugin.
     RetirePlugin(Arc<Plugin>),
-    /// Write to disk, log on failure.
-    Write(Box<dyn FnOnce() + Send>),
     /// Nothing further: end.
     Stop,
 }
 
-/// Hands chores to the janitor. The queue needs no bound of its own: chores come only from swaps and removals, whose
-/// pace is bounded by the reconciler.
+/// Hands chores to the janitor. The queue needs no bound of its own: chores come only from swaps and removals, one
+/// of a model at a time, and none of them waits for anything but threads that end.
 #[derive(Clone)]
 pub struct ChoreSender(Sender<Chore>);
 
@@ -87,7 +85,6 @@ fn work(chores: &Receiver<Chore>, registry: &ModelRegistry) {
         match chores.recv_timeout(SWEEP_INTERVAL.saturating_sub(swept.elapsed())) {
             Ok(Chore::StopQueue(queue)) => queue.stop(),
             Ok(Chore::RetirePlugin(plugin)) => plugin.retire(),
-            Ok(Chore::Write(write)) => write(),
             Ok(Chore::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {}
         }

@@ -107,6 +107,27 @@ pub struct ServeArgs {
     #[arg(long, env = "AIRLOCK_PLUGIN_INSTANCES", value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugin_instances: Option<usize>,
+    /// Most plugin calls waiting for an instance once --plugin-instances live; more get 503 [default: 1024]
+    #[arg(long, env = "AIRLOCK_PLUGIN_QUEUE_SIZE", value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plugin_queue_size: Option<usize>,
+    /// Most core instances one plugin may be made of; a Rust plugin has 1, a Python plugin 14 to 38 [default: 64]
+    #[arg(long, env = "AIRLOCK_PLUGIN_CORE_INSTANCES", value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plugin_core_instances: Option<usize>,
+    /// Largest plugin.wasm, in MiB [default: 64]
+    #[arg(long, env = "AIRLOCK_PLUGIN_COMPONENT_MB", value_name = "MIB")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plugin_component_mb: Option<usize>,
+    /// Compiled plugins kept on disk, in MiB; the least recently used go first [default: 1024]
+    #[arg(long, env = "AIRLOCK_PLUGIN_CACHE_MB", value_name = "MIB")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plugin_cache_mb: Option<usize>,
+    /// Compiled functions kept on disk, so that a plugin much like an earlier one compiles quickly, in MiB; 0 keeps
+    /// none [default: 512]
+    #[arg(long, env = "AIRLOCK_PLUGIN_FUNCTION_CACHE_MB", value_name = "MIB")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plugin_function_cache_mb: Option<usize>,
     /// Largest memory one plugin instance may be given, in MiB [default: 1024]
     #[arg(long, env = "AIRLOCK_PLUGIN_MEMORY_MB", value_name = "MIB")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -214,6 +235,16 @@ pub struct Rescan {
 pub struct SandboxLimits {
     /// Instances alive at once.
     pub instances: u32,
+    /// Calls that may wait for an instance.
+    pub waiting_max: usize,
+    /// Core instances that one component may have.
+    pub core_instances_max: u32,
+    /// Bytes of a component.
+    pub component_bytes_max: usize,
+    /// Bytes of compiled components on disk.
+    pub cache_bytes_max: u64,
+    /// Bytes of compiled functions on disk.
+    pub function_cache_bytes_max: u64,
     /// Memory of one instance, the most a plugin.toml may ask for.
     pub memory_bytes_max: usize,
     /// Threads for long guests.
@@ -331,12 +362,7 @@ impl Settings {
                 NonZeroUsize::MIN.saturating_add(1),
             ),
             history_keep: bounds.within("history_keep", args.history_keep, 5, (1, 1000)),
-            sandbox: SandboxLimits {
-                instances: u32::try_from(bounds.within("plugin_instances", args.plugin_instances, 256, (1, 65_536)))
-                    .unwrap_or(u32::MAX),
-                memory_bytes_max: bounds.within("plugin_memory_mb", args.plugin_memory_mb, 1024, (1, 4095)) << 20,
-                threads: bounds.at_least_one("plugin_threads", args.plugin_threads, cores),
-            },
+            sandbox: sandbox_limits(&args, &mut bounds, cores),
             exit_timeout: Duration::from_secs(bounds.within_u64(
                 "exit_timeout_secs",
                 args.exit_timeout_secs,
@@ -387,6 +413,29 @@ fn listen(args: &ServeArgs) -> Listen {
         metrics_port: args.metrics_port.unwrap_or(8002),
         port_file: args.port_file.clone(),
         reserved: reserved.into_iter().filter_map(|(flag, port)| port.map(|port| (flag, port))).collect(),
+    }
+}
+
+fn sandbox_limits(args: &ServeArgs, bounds: &mut Bounds, cores: NonZeroUsize) -> SandboxLimits {
+    let mut mebibytes = |name, given, default, range| bounds.within(name, given, default, range) << 20;
+    let memory_bytes_max = mebibytes("plugin_memory_mb", args.plugin_memory_mb, 1024, (1, 4095));
+    let component_bytes_max = mebibytes("plugin_component_mb", args.plugin_component_mb, 64, (1, 1024));
+    let cache_bytes_max = mebibytes("plugin_cache_mb", args.plugin_cache_mb, 1024, (1, 1 << 20)) as u64;
+    let function_cache_bytes_max =
+        mebibytes("plugin_function_cache_mb", args.plugin_function_cache_mb, 512, (0, 1 << 20)) as u64;
+    let mut count = |name, given, default, most| {
+        // The bound of each is far below.
+        u32::try_from(bounds.within(name, given, default, (1, most))).unwrap_or(u32::MAX)
+    };
+    SandboxLimits {
+        instances: count("plugin_instances", args.plugin_instances, 256, 65_536),
+        core_instances_max: count("plugin_core_instances", args.plugin_core_instances, 64, 1_024),
+        waiting_max: bounds.within("plugin_queue_size", args.plugin_queue_size, 1_024, (0, 1 << 20)),
+        memory_bytes_max,
+        component_bytes_max,
+        cache_bytes_max,
+        function_cache_bytes_max,
+        threads: bounds.at_least_one("plugin_threads", args.plugin_threads, cores),
     }
 }
 

@@ -9,10 +9,11 @@ use axum::http::{HeaderValue, Response, header};
 use axum::routing::get;
 use batching::Mode;
 use model::ErrorCode;
+use plugin::RuntimeSnapshot;
 
 use super::{HttpState, answer};
 use crate::failure::RequestFailure;
-use crate::metrics::QueueGauges;
+use crate::metrics::{QueueGauges, SandboxGauges};
 use crate::registry::{PluginSlot, ServedModel};
 
 /// Every route of the metrics port.
@@ -28,6 +29,7 @@ pub fn metrics_text(state: &HttpState) -> prometheus::Result<String> {
     for model in state.registry.snapshot().models() {
         show_model(state, model);
     }
+    show_sandbox(state);
     state.metrics.render()
 }
 
@@ -43,6 +45,22 @@ async fn metrics(State(state): State<Arc<HttpState>>) -> Response<Body> {
             answer::failure(&RequestFailure::new(ErrorCode::Internal, format!("encoding the metrics: {error}")))
         }
     }
+}
+
+fn show_sandbox(state: &HttpState) {
+    let RuntimeSnapshot { instances, waiting, pool, .. } = state.sandbox.snapshot();
+    let count = |taken: u64| usize::try_from(taken).unwrap_or(usize::MAX);
+    let pool = pool.map(|pool| {
+        [
+            ("core_instances", count(pool.core_instances)),
+            ("component_instances", count(pool.component_instances)),
+            ("memories", pool.memories),
+            ("tables", pool.tables),
+            ("stacks", pool.stacks),
+        ]
+    });
+    let pool = pool.as_ref().map_or(&[][..], |pool| pool);
+    state.metrics.show_sandbox(&SandboxGauges { instances, waiting, pool });
 }
 
 fn show_model(state: &HttpState, model: &ServedModel) {

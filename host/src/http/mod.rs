@@ -17,6 +17,7 @@ use axum::http::{Method, Uri};
 use axum::response::Response;
 use axum::routing::{get, post};
 use model::ErrorCode;
+use plugin::SandboxRuntime;
 use tokio::sync::Semaphore;
 
 use crate::failure::RequestFailure;
@@ -36,15 +37,22 @@ pub struct HttpState {
     pub admission: Semaphore,
     /// Metric families.
     pub metrics: Metrics,
+    /// Where plugins run, for what it says of itself.
+    pub sandbox: Arc<SandboxRuntime>,
     stopping: AtomicBool,
 }
 
 impl HttpState {
     /// A state that admits requests.
     #[must_use]
-    pub fn new(registry: Arc<ModelRegistry>, limits: RequestLimits, metrics: Metrics) -> Self {
+    pub fn new(
+        registry: Arc<ModelRegistry>,
+        limits: RequestLimits,
+        metrics: Metrics,
+        sandbox: Arc<SandboxRuntime>,
+    ) -> Self {
         let admission = Semaphore::new(limits.in_flight_max);
-        Self { registry, limits, admission, metrics, stopping: AtomicBool::new(false) }
+        Self { registry, limits, admission, metrics, sandbox, stopping: AtomicBool::new(false) }
     }
 
     /// From now on readiness fails and new requests are refused.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use model::{ModelConfig, ModelName, VersionNumber};
 
-use super::content::{Pieces, PluginContent, component_is_whole};
+use super::content::{Pieces, PluginContent, component_is_whole, read_bounded};
 use super::scan::{Files, Unit, scan_model};
 use super::workshop::{Workshop, texts};
 use crate::generation::PluginGeneration;
@@ -150,13 +150,18 @@ impl<'a> Assembler<'a> {
                 let full = self.job.dir.join(path);
                 let whole = match path.extension().and_then(|e| e.to_str()) {
                     Some("onnx") => onnx_is_whole(&full),
-                    Some("wasm") => std::fs::read(&full).map_or(Ok(()), |bytes| component_is_whole(&bytes)),
+                    Some("wasm") => self.component_is_whole(&full),
                     _ => Ok(()),
                 };
                 whole.map_err(|reason| JobResult::NotWhole(*unit, format!("{}: {reason}", full.display())))?;
             }
         }
         Ok(())
+    }
+
+    /// A component over the limit is not read for this: reading its content refuses it.
+    fn component_is_whole(&self, path: &Path) -> Result<(), String> {
+        read_bounded(path, self.workshop.component_bytes_max()).map_or(Ok(()), |bytes| component_is_whole(&bytes))
     }
 
     fn run(mut self) -> Assembly {
@@ -229,7 +234,8 @@ impl<'a> Assembler<'a> {
     fn read_pieces(&mut self) {
         for unit in &self.job.changed {
             let files = self.job.files.get(unit).cloned().unwrap_or_default();
-            let read = |prefix: &Path| Pieces::read(&self.job.dir, prefix, &files).map(Arc::new);
+            let component_bytes_max = self.workshop.component_bytes_max();
+            let read = |prefix: &Path| Pieces::read(&self.job.dir, prefix, &files, component_bytes_max).map(Arc::new);
             match unit {
                 Unit::Config => {}
                 Unit::Plugin => match read(Path::new("")) {
@@ -249,7 +255,7 @@ fn onnx_is_whole(path: &Path) -> Result<(), String> {
     match engine::onnx_is_complete(path) {
         Ok(engine::Completeness::Complete { .. }) => Ok(()),
         Ok(engine::Completeness::Incomplete { reason }) => Err(reason),
-        // What is no model, or cannot be read now, is for the loader to report.
-        Ok(engine::Completeness::Invalid { .. }) | Err(_) => Ok(()),
+        // What is no model, must not be loaded, or cannot be read now is reported where it is loaded.
+        Ok(engine::Completeness::Invalid { .. } | engine::Completeness::Refused { .. }) | Err(_) => Ok(()),
     }
 }

@@ -14,8 +14,8 @@ use sha2::{Digest, Sha256};
 use super::samples::{self, Sample};
 use super::scan::Files;
 
-/// Largest `plugin.wasm` read.
-pub const COMPONENT_BYTES_MAX: u64 = 256 << 20;
+/// Largest `plugin.toml`.
+const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 /// Most bytes of all assets of a plugin together.
 pub const ASSETS_BYTES_MAX: u64 = 512 << 20;
 
@@ -31,7 +31,7 @@ pub enum ContentError {
         error: io::Error,
     },
     /// A file is over its limit.
-    #[error("{} is {got} bytes; the limit is {max}", path.display())]
+    #[error("{} has {got} bytes and may have {max}; make it smaller{}", path.display(), raise_limit(path))]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -43,6 +43,10 @@ pub enum ContentError {
     /// Texts of everything wrong with it.
     #[error("{}", .0.join("; "))]
     Problems(Vec<String>),
+}
+
+fn raise_limit(path: &Path) -> &'static str {
+    if path.ends_with("plugin.wasm") { " or raise --plugin-component-mb" } else { "" }
 }
 
 /// What one folder, a model's or a version's, brings of a plugin.
@@ -59,11 +63,12 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Reads the pieces among `files`, which lie below `base` and, for a version, below its folder `prefix`.
+    /// Reads the pieces among `files`, which lie below `base` and, for a version, below its folder `prefix`. A component
+    /// has at most `component_bytes_max`.
     ///
     /// # Errors
     /// A [`ContentError`] for the first file that cannot be read, or every problem of the samples.
-    pub fn read(base: &Path, prefix: &Path, files: &Files) -> Result<Self, ContentError> {
+    pub fn read(base: &Path, prefix: &Path, files: &Files, component_bytes_max: u64) -> Result<Self, ContentError> {
         let mut pieces = Self::default();
         let mut assets = BTreeMap::new();
         let mut assets_left = ASSETS_BYTES_MAX;
@@ -71,9 +76,9 @@ impl Pieces {
             let Ok(relative) = path.strip_prefix(prefix) else { continue };
             let full = base.join(path);
             if relative == Path::new("plugin.wasm") {
-                pieces.component = Some(read_bounded(&full, COMPONENT_BYTES_MAX)?);
+                pieces.component = Some(read_bounded(&full, component_bytes_max)?);
             } else if relative == Path::new("plugin.toml") {
-                let bytes = read_bounded(&full, 1 << 20)?;
+                let bytes = read_bounded(&full, MANIFEST_BYTES_MAX)?;
                 let text = String::from_utf8_lossy(&bytes);
                 pieces.manifest = Some(text.as_ref().into());
             } else if let Ok(asset) = relative.strip_prefix("assets") {
@@ -178,12 +183,20 @@ fn hash_file(path: &Path, hash: &mut Sha256) -> io::Result<()> {
     }
 }
 
-fn read_bounded(path: &Path, max: u64) -> Result<Bytes, ContentError> {
+/// The content of a file of at most `max` bytes.
+///
+/// # Errors
+/// [`ContentError::Read`] and [`ContentError::TooLarge`]; no more than `max` bytes and one are read then.
+pub fn read_bounded(path: &Path, max: u64) -> Result<Bytes, ContentError> {
     let fail = |error| ContentError::Read { path: path.to_path_buf(), error };
+    let file = File::open(path).map_err(fail)?;
+    let size = file.metadata().map_err(fail)?.len();
     let mut content = Vec::new();
-    File::open(path).map_err(fail)?.take(max + 1).read_to_end(&mut content).map_err(fail)?;
+    file.take(max.saturating_add(1)).read_to_end(&mut content).map_err(fail)?;
     if content.len() as u64 > max {
-        return Err(ContentError::TooLarge { path: path.to_path_buf(), got: content.len() as u64, max });
+        // It may have grown since.
+        let got = size.max(content.len() as u64);
+        return Err(ContentError::TooLarge { path: path.to_path_buf(), got, max });
     }
     Ok(Bytes::from(content))
 }

@@ -1,6 +1,6 @@
-//! Good plugin generations on disk: `state_dir/history/<model>/<generation>/`, the newest few per model. Written by the
-//! janitor after a publish, read when a model has no plugin that can serve. A generation's folder appears whole or not
-//! at all: it is written under a temporary name, synced and renamed.
+//! Good plugin generations on disk: `state_dir/history/<model>/<generation>/`, the newest few per model. Written
+//! after a publish (see `history_writer`), read when a model has no plugin that can serve. A generation's folder appears
+//! whole or not at all: it is written under a temporary name, synced and renamed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -56,7 +56,7 @@ impl History {
         records
     }
 
-    /// The content of a generation on record.
+    /// The content of a generation on record. It has served, so it is read whatever its size.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -67,7 +67,7 @@ impl History {
             .units
             .remove(&Unit::Plugin)
             .unwrap_or_default();
-        Ok(Pieces::read(&folder, Path::new(""), &files)?.over(&Pieces::default()))
+        Ok(Pieces::read(&folder, Path::new(""), &files, u64::MAX)?.over(&Pieces::default()))
     }
 
     /// Writes a generation and forgets the oldest ones over the limit.

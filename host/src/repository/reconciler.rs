@@ -15,14 +15,15 @@ use model::{ModelName, Moment};
 use tokio::time::Instant;
 
 use super::assemble::{Assembly, Job, JobResult, SwapRecord, assemble};
+use super::content::PluginContent;
 use super::history::GenerationRecord;
+use super::history_writer::HistoryWriter;
 use super::job_queue::JobQueue;
 use super::model_state::ModelState;
 use super::scan::{ModelFiles, Unit, scan_model, scan_repository};
 use super::settle::{Observation, SettlePolicy, Settling};
 use super::watcher::{FileWatcher, Hints};
 use super::workshop::Workshop;
-use crate::janitor::Chore;
 use crate::metrics::SwapOutcome;
 use crate::registry::{ModelRegistry, PluginSlot, ServedModel};
 use crate::settings::Rescan;
@@ -81,15 +82,16 @@ impl Reconciler {
             loaders.push(std::thread::Builder::new().name(format!("load-{index}")).spawn(run)?);
         }
         let own_wake = wake.clone();
-        let run = move || Loop::new(parts, jobs, waker, own_wake).run();
+        let history = HistoryWriter::start(parts.workshop.history.clone())?;
+        let run = move || Loop::new(parts, LoopParts { jobs, waker, own_wake, history }).run();
         let thread = std::thread::Builder::new().name("reconciler".to_owned()).spawn(run)?;
         Ok(Self { wake, thread, loaders })
     }
 
-    /// Whether the thread still runs.
+    /// Whether the thread and all load threads still run.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        !self.thread.is_finished()
+        std::iter::once(&self.thread).chain(&self.loaders).all(|thread| !thread.is_finished())
     }
 
     /// Lets jobs in hand finish, publishes nothing further, and ends.
@@ -113,13 +115,22 @@ fn load_loop(queue: &JobQueue, wake: &SyncSender<Wake>, workshop: &Workshop) {
     }
 }
 
+/// What joins the reconciler to its threads.
+struct LoopParts {
+    jobs: Arc<JobQueue>,
+    waker: Receiver<Wake>,
+    own_wake: SyncSender<Wake>,
+    history: HistoryWriter,
+}
+
 struct Loop {
     parts: ReconcilerParts,
     jobs: Arc<JobQueue>,
     waker: Receiver<Wake>,
+    own_wake: SyncSender<Wake>,
+    history: HistoryWriter,
     hints: Hints,
     watcher: Option<FileWatcher>,
-    own_wake: SyncSender<Wake>,
     origin: Instant,
     models: BTreeMap<ModelName, ModelState>,
     waiting: BTreeMap<ModelName, Moment>,
@@ -131,15 +142,16 @@ struct Loop {
 }
 
 impl Loop {
-    fn new(parts: ReconcilerParts, jobs: Arc<JobQueue>, waker: Receiver<Wake>, own_wake: SyncSender<Wake>) -> Self {
+    fn new(parts: ReconcilerParts, LoopParts { jobs, waker, own_wake, history }: LoopParts) -> Self {
         let next_rehash = Moment::ORIGIN.after(parts.rescan.rehash);
         Self {
             parts,
             jobs,
             waker,
+            own_wake,
+            history,
             hints: Hints::default(),
             watcher: None,
-            own_wake,
             origin: Instant::now(),
             models: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -170,6 +182,7 @@ impl Loop {
             }
         }
         self.jobs.close();
+        self.history.stop();
     }
 
     fn now(&self) -> Moment {
@@ -429,20 +442,11 @@ impl Loop {
         }
     }
 
-    fn keep_on_disk(&self, model: ModelName, generation: u64, content: super::content::PluginContent) {
-        let history = self.parts.workshop.history.clone();
+    fn keep_on_disk(&self, model: ModelName, generation: u64, content: PluginContent) {
         let published_unix_seconds =
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        self.parts.workshop.chores.send(Chore::Write(Box::new(move || {
-            let digest = content.digest.to_string();
-            let record = GenerationRecord { generation, digest, published_unix_seconds };
-            if history.records(&model).last() == Some(&record) {
-                return;
-            }
-            if let Err(error) = history.save(&model, &record, &content) {
-                tracing::error!(%model, generation, %error, "the plugin history could not be written");
-            }
-        })));
+        let record = GenerationRecord { generation, digest: content.digest.to_string(), published_unix_seconds };
+        self.history.keep(model, record, content);
     }
 
     fn report_first_pass(&mut self) {

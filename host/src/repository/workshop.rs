@@ -16,6 +16,7 @@ use super::content::PluginContent;
 use super::history::History;
 use super::manifest;
 use super::plugin_toml::{PluginKind, PluginManifest, parse_plugin_toml};
+use super::private_copy::LoadingFolder;
 use super::problem::Problem;
 use crate::generation::{GenerationParts, GenerationSink, PluginGeneration};
 use crate::janitor::ChoreSender;
@@ -36,6 +37,8 @@ pub struct Workshop {
     pub chores: ChoreSender,
     /// Good generations on disk.
     pub history: History,
+    /// Where versions are copied to that cannot be loaded in place.
+    pub loading: LoadingFolder,
     /// Limits a config does not name.
     pub defaults: ConfigDefaults,
     /// Whether candidates are held to their samples.
@@ -79,6 +82,12 @@ pub fn texts(problems: &[Problem]) -> Vec<String> {
 }
 
 impl Workshop {
+    /// Largest component that is read.
+    #[must_use]
+    pub fn component_bytes_max(&self) -> u64 {
+        self.sandbox.config().component_bytes_max as u64
+    }
+
     /// Reads a model's configuration; Triton's defaults where the folder has none. Warnings are logged.
     ///
     /// # Errors
@@ -110,10 +119,8 @@ impl Workshop {
         number: VersionNumber,
         digest: Arc<str>,
     ) -> Result<LoadedVersion, LoadError> {
-        let path = version_file(declared, dir, number);
-        let config = self.completed_config(declared, number, &path)?;
-        let LoadedModel { signature, instances, provider } =
-            self.loader.load(&LoadRequest { config: &config, version: number, path: &path })?;
+        let (config, loaded) = self.load_file(declared, &version_file(declared, dir, number), number)?;
+        let LoadedModel { signature, instances, provider } = loaded;
         self.metrics.engine_load(&config.name);
         let metrics = Arc::new(self.metrics.version(&config.name, number));
         let signature = Arc::new(signature);
@@ -138,6 +145,26 @@ impl Workshop {
             provider,
             chores: self.chores.clone(),
         }))
+    }
+
+    /// Loads the model at `file`, or at a private copy of it; errors name `file`.
+    fn load_file(
+        &self,
+        declared: &ModelConfig,
+        file: &Path,
+        number: VersionNumber,
+    ) -> Result<(ModelConfig, LoadedModel), LoadError> {
+        let source = self.loading.source(file)?;
+        let load = || {
+            let config = self.completed_config(declared, number, source.path())?;
+            let request = LoadRequest { config: &config, version: number, path: source.path() };
+            let loaded = self.loader.load(&request)?;
+            Ok((config, loaded))
+        };
+        load().map_err(|error| match error {
+            LoadError::File { message, .. } => LoadError::File { path: file.to_path_buf(), message },
+            other => other,
+        })
     }
 
     /// The configuration with what only the model's file can tell.

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod check;
+mod external_data;
 mod history;
 mod hostile;
 mod isolation;

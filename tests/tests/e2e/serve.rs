@@ -153,6 +153,7 @@ async fn every_promised_metric_is_there() -> Result<()> {
         ("airlock_limit", &[("name", "settle_seconds")], 0.02),
         ("airlock_requests_in_flight", &[], 0.0),
         ("airlock_releases_draining", &[], 0.0),
+        ("airlock_sandbox_calls_waiting", &[], 0.0),
         ("airlock_queue_requests", &version, 0.0),
     ];
     for (name, labels, expected) in exact {
@@ -166,6 +167,8 @@ async fn every_promised_metric_is_there() -> Result<()> {
         ("airlock_plugin_calls_total", &[version[0]]),
         ("airlock_queue_requests_limit", &version),
         ("airlock_connections", &[]),
+        ("airlock_sandbox_instances", &[]),
+        ("airlock_limit", &[("name", "plugin_queue_size")]),
         ("airlock_build_info", &[]),
         ("airlock_limit", &[("name", "max_in_flight")]),
     ] {

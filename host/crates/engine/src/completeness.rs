@@ -32,9 +32,14 @@ pub enum Completeness {
         /// What is missing.
         reason: String,
     },
-    /// It is no ONNX model, or one that must not be loaded, and waiting does not change that.
+    /// It is no ONNX model, and waiting does not change that.
     Invalid {
         /// Why.
+        reason: String,
+    },
+    /// It is an ONNX model that must not be loaded.
+    Refused {
+        /// Why, and what to do.
         reason: String,
     },
 }
@@ -61,6 +66,7 @@ pub fn onnx_is_complete(path: &Path) -> io::Result<Completeness> {
         Err(Verdict::Io(error)) => return Err(error),
         Err(Verdict::Incomplete(reason)) => return Ok(Completeness::Incomplete { reason }),
         Err(Verdict::Invalid(reason)) => return Ok(Completeness::Invalid { reason }),
+        Err(Verdict::Refused(reason)) => return Ok(Completeness::Refused { reason }),
     };
     check_external(path.parent().unwrap_or(Path::new("")), external)
 }
@@ -94,6 +100,7 @@ enum Verdict {
     Io(io::Error),
     Incomplete(String),
     Invalid(String),
+    Refused(String),
 }
 
 /// The messages that lead to a tensor.
@@ -217,8 +224,9 @@ impl<R: Read + Seek> Walk<R> {
         let mut components = Path::new(&location).components();
         let stays = components.all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
         if location.is_empty() || location.contains('\0') || !stays {
-            return Err(Verdict::Invalid(format!(
-                "external data location '{}' is not a path inside the model's folder",
+            return Err(Verdict::Refused(format!(
+                "external data location '{}' is not a path inside the model's folder; export the model with its data \
+                 beside it",
                 location.escape_debug()
             )));
         }
@@ -228,8 +236,8 @@ impl<R: Read + Seek> Walk<R> {
         let known = self.external.entry(location).or_default();
         *known = bytes_min.max(*known);
         if self.external.len() > EXTERNAL_FILES_MAX {
-            return Err(Verdict::Invalid(format!(
-                "the model names more than {EXTERNAL_FILES_MAX} external data files"
+            return Err(Verdict::Refused(format!(
+                "the model names more than {EXTERNAL_FILES_MAX} external data files; export it with its data in one file"
             )));
         }
         Ok(())
@@ -402,7 +410,7 @@ mod tests {
         for location in ["../w.bin", "/etc/passwd", "a/../../w.bin", "", "a\0b"] {
             let verdict = walk(&external_model(&[("location", location)]));
             assert!(
-                matches!(&verdict, Err(Verdict::Invalid(reason)) if reason.contains("location")),
+                matches!(&verdict, Err(Verdict::Refused(reason)) if reason.contains("location")),
                 "{location}: {verdict:?}"
             );
         }

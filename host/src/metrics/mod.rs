@@ -1,86 +1,19 @@
 //! Everything `/metrics` shows: the names as consts, the families, and the handles of one model version resolved once
 //! so that no request looks a label up. Owned by the app; others hold clones of the handles.
 
-use std::sync::Arc;
-use std::time::Duration;
+pub mod names;
+mod sandbox;
+mod version;
 
-use batching::{BatchObserver, BatchReport, DropReason};
-use model::{ErrorCode, ModelName, VersionNumber};
+use model::{ModelName, VersionNumber};
 use prometheus::{
-    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder, exponential_buckets,
+    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+    exponential_buckets,
 };
 
-/// Metric names, in one place.
-pub mod names {
-    /// Time of each stage of a request.
-    pub const STAGE_DURATION: &str = "airlock_stage_duration_seconds";
-    /// Rows of each batch run.
-    pub const BATCH_ROWS: &str = "airlock_batch_rows";
-    /// Requests answered, by outcome.
-    pub const REQUESTS: &str = "airlock_requests_total";
-    /// Requests held now.
-    pub const IN_FLIGHT: &str = "airlock_requests_in_flight";
-    /// Requests dropped from a queue, by reason.
-    pub const QUEUE_DROPS: &str = "airlock_queue_drops_total";
-    /// Requests waiting in a queue now.
-    pub const QUEUE_SIZE: &str = "airlock_queue_requests";
-    /// Most requests that may wait.
-    pub const QUEUE_LIMIT: &str = "airlock_queue_requests_limit";
-    /// Whether batches run inline (1) or on the instances' threads (0).
-    pub const RUNS_INLINE: &str = "airlock_batches_run_inline";
-    /// Outcomes of swaps: plugins, versions and configurations.
-    pub const SWAPS: &str = "airlock_swaps_total";
-    /// Versions loaded by the engine.
-    pub const ENGINE_LOADS: &str = "airlock_engine_loads_total";
-    /// The plugin generation that serves.
-    pub const PLUGIN_GENERATION: &str = "airlock_plugin_generation";
-    /// Plugin calls that failed, by kind.
-    pub const PLUGIN_FAILURES: &str = "airlock_plugin_failures_total";
-    /// Plugin calls, by stage and by the threads they ran on.
-    pub const PLUGIN_CALLS: &str = "airlock_plugin_calls_total";
-    /// Plugin output dropped over its limits.
-    pub const PLUGIN_DROPPED: &str = "airlock_plugin_dropped_total";
-    /// Warm plugin instances now.
-    pub const PLUGIN_WARM: &str = "airlock_plugin_instances_warm";
-    /// Plugin instances made by the generation that serves.
-    pub const PLUGIN_CREATED: &str = "airlock_plugin_instances_created";
-    /// Counters that plugins declare.
-    pub const PLUGIN_COUNTER: &str = "airlock_plugin_counter_total";
-    /// Histograms that plugins declare.
-    pub const PLUGIN_OBSERVATION: &str = "airlock_plugin_observation";
-    /// Limits in force.
-    pub const LIMIT: &str = "airlock_limit";
-    /// Releases replaced and not yet freed.
-    pub const DRAINING: &str = "airlock_releases_draining";
-    /// Models by state.
-    pub const MODELS: &str = "airlock_models";
-    /// Build information.
-    pub const BUILD: &str = "airlock_build_info";
-    /// Connections open now.
-    pub const CONNECTIONS: &str = "airlock_connections";
-}
-
-/// The stages of a request that are timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are the stages'")]
-pub enum Stage {
-    Preprocess,
-    Queue,
-    Compute,
-    Postprocess,
-    Total,
-}
-
-impl Stage {
-    const ALL: [(Self, &'static str); 5] = [
-        (Self::Preprocess, "preprocess"),
-        (Self::Queue, "queue"),
-        (Self::Compute, "compute"),
-        (Self::Postprocess, "postprocess"),
-        (Self::Total, "total"),
-    ];
-}
+pub use sandbox::SandboxGauges;
+use sandbox::SandboxMetrics;
+pub use version::{Stage, VersionMetrics};
 
 /// Outcome of one attempt to publish something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,6 +60,7 @@ pub struct Metrics {
     plugin_dropped: IntCounterVec,
     plugin_warm: IntGaugeVec,
     plugin_created: IntGaugeVec,
+    sandbox: SandboxMetrics,
     plugin_counter: prometheus::CounterVec,
     plugin_observation: HistogramVec,
     limit: GaugeVec,
@@ -207,6 +141,7 @@ impl Metrics {
                 "Plugin instances made by the serving generation",
                 &["model"],
             ),
+            sandbox: SandboxMetrics::new(r),
             plugin_counter: registered(
                 r,
                 prometheus::CounterVec::new(
@@ -257,7 +192,7 @@ impl Metrics {
 
     /// Shows how many models are in a state.
     pub fn models_in_state(&self, state: &str, count: usize) {
-        self.models.with_label_values(&[state]).set(i64::try_from(count).unwrap_or(i64::MAX));
+        self.models.with_label_values(&[state]).set(gauge_value(count));
     }
 
     /// Sets the gauges of a version from what its batcher says.
@@ -265,7 +200,7 @@ impl Metrics {
         let version = version.to_string();
         let labels = [model.as_str(), &version];
         let set = |gauges: &IntGaugeVec, value: usize| {
-            gauges.with_label_values(&labels).set(i64::try_from(value).unwrap_or(i64::MAX));
+            gauges.with_label_values(&labels).set(gauge_value(value));
         };
         set(&self.queue_size, queue.requests);
         set(&self.queue_limit, queue.limit);
@@ -275,8 +210,13 @@ impl Metrics {
     /// Sets the gauges of a model's plugin.
     pub fn show_plugin(&self, model: &ModelName, warm: usize, created: u64) {
         let set = |gauges: &IntGaugeVec, value| gauges.with_label_values(&[model.as_str()]).set(value);
-        set(&self.plugin_warm, i64::try_from(warm).unwrap_or(i64::MAX));
+        set(&self.plugin_warm, gauge_value(warm));
         set(&self.plugin_created, i64::try_from(created).unwrap_or(i64::MAX));
+    }
+
+    /// Sets the gauges of the sandbox.
+    pub fn show_sandbox(&self, sandbox: &SandboxGauges<'_>) {
+        self.sandbox.show(sandbox);
     }
 
     /// Shows the generation of a version.
@@ -322,27 +262,10 @@ impl Metrics {
             self.plugin_observation.with_label_values(&[model.as_str(), name]).observe(value);
         }
     }
+}
 
-    /// The handles of one model version.
-    #[must_use]
-    pub fn version(&self, model: &ModelName, version: VersionNumber) -> VersionMetrics {
-        let version = version.to_string();
-        let labels = [model.as_str(), &version];
-        let stage = |name| self.stage.with_label_values(&[model.as_str(), &version, name]);
-        let drops = |reason| self.queue_drops.with_label_values(&[model.as_str(), &version, reason]);
-        VersionMetrics {
-            stages: Stage::ALL.map(|(_, name)| stage(name)),
-            batch_rows: self.batch_rows.with_label_values(&labels),
-            ok: self.requests.with_label_values(&[model.as_str(), &version, "ok"]),
-            requests: self.requests.clone(),
-            model: model.as_str().into(),
-            version: version.clone().into(),
-            expired: drops("expired"),
-            abandoned: drops("abandoned"),
-            queue_full: drops("queue_full"),
-            stopped: drops("stopped"),
-        }
-    }
+fn gauge_value(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// What a batcher says of its queue.
@@ -356,52 +279,6 @@ pub struct QueueGauges {
     pub inline: bool,
 }
 
-/// The handles of one model version.
-pub struct VersionMetrics {
-    stages: [Histogram; 5],
-    batch_rows: Histogram,
-    ok: IntCounter,
-    requests: IntCounterVec,
-    model: Arc<str>,
-    version: Arc<str>,
-    expired: IntCounter,
-    abandoned: IntCounter,
-    queue_full: IntCounter,
-    stopped: IntCounter,
-}
-
-impl VersionMetrics {
-    /// Records the time of a stage.
-    pub fn stage(&self, stage: Stage, time: Duration) {
-        self.stages[stage as usize].observe(time.as_secs_f64());
-    }
-
-    /// Counts an answered request.
-    pub fn answered(&self, failure: Option<ErrorCode>) {
-        match failure {
-            None => self.ok.inc(),
-            Some(code) => self.requests.with_label_values(&[&*self.model, &*self.version, code.as_str()]).inc(),
-        }
-    }
-}
-
-impl BatchObserver for VersionMetrics {
-    fn batch_finished(&self, report: &BatchReport) {
-        // A count of rows is far below 2^52.
-        #[expect(clippy::cast_precision_loss, reason = "rows are few")]
-        self.batch_rows.observe(report.rows as f64);
-    }
-
-    fn request_dropped(&self, reason: DropReason) {
-        match reason {
-            DropReason::Expired => self.expired.inc(),
-            DropReason::Abandoned => self.abandoned.inc(),
-            DropReason::QueueFull => self.queue_full.inc(),
-            DropReason::Stopped => self.stopped.inc(),
-        }
-    }
-}
-
 /// From 10 µs to 80 s, in steps of about 2.
 fn duration_buckets() -> Vec<f64> {
     exponential_buckets(10e-6, 2.0, 24).expect("constants are in range")
@@ -413,78 +290,4 @@ fn row_buckets() -> Vec<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Every family a scrape shows once each has a child, with its type.
-    #[test]
-    fn metric_names() {
-        let metrics = Metrics::new();
-        let model = ModelName::new("m").expect("a name");
-        let version = VersionNumber::new(1).expect("not 0");
-        let handles = metrics.version(&model, version);
-        handles.answered(Some(ErrorCode::QueueFull));
-        metrics.show_queue(&model, version, &QueueGauges { requests: 0, limit: 1, inline: true });
-        metrics.show_generation(&model, version, 1);
-        metrics.show_plugin(&model, 1, 1);
-        metrics.show_limit("l", 1.0);
-        metrics.models_in_state("ready", 1);
-        metrics.swap(&model, SwapOutcome::Published);
-        metrics.engine_load(&model);
-        metrics.plugin_failure(&model, "crashed");
-        metrics.plugin_dropped(&model, "log_lines", 1);
-        metrics.plugin_stage(&model, "preprocess", "inline");
-        metrics.plugin_count(&model, "c", 1.0);
-        metrics.plugin_observe(&model, "h", 1.0);
-        let text = metrics.render().expect("encodes");
-        let types: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
-        insta::assert_snapshot!(types.join("\n"), @r"
-        airlock_batch_rows histogram
-        airlock_batches_run_inline gauge
-        airlock_build_info gauge
-        airlock_connections gauge
-        airlock_engine_loads_total counter
-        airlock_limit gauge
-        airlock_models gauge
-        airlock_plugin_calls_total counter
-        airlock_plugin_counter_total counter
-        airlock_plugin_dropped_total counter
-        airlock_plugin_failures_total counter
-        airlock_plugin_generation gauge
-        airlock_plugin_instances_created gauge
-        airlock_plugin_instances_warm gauge
-        airlock_plugin_observation histogram
-        airlock_queue_drops_total counter
-        airlock_queue_requests gauge
-        airlock_queue_requests_limit gauge
-        airlock_releases_draining gauge
-        airlock_requests_in_flight gauge
-        airlock_requests_total counter
-        airlock_stage_duration_seconds histogram
-        airlock_swaps_total counter
-        ");
-    }
-
-    #[test]
-    fn a_version_that_serves_no_longer_leaves_no_gauge() {
-        let metrics = Metrics::new();
-        let model = ModelName::new("m").expect("a name");
-        let version = VersionNumber::new(7).expect("not 0");
-        metrics.show_queue(&model, version, &QueueGauges { requests: 3, limit: 4, inline: false });
-        metrics.show_generation(&model, version, 1);
-        assert!(metrics.render().expect("encodes").contains("version=\"7\""));
-        metrics.forget_version(&model, version);
-        assert!(!metrics.render().expect("encodes").contains("version=\"7\""));
-    }
-
-    #[test]
-    fn plugins_cannot_make_counters_shrink() {
-        let metrics = Metrics::new();
-        let model = ModelName::new("m").expect("a name");
-        for value in [2.0, -1.0, f64::NAN, f64::INFINITY] {
-            metrics.plugin_count(&model, "c", value);
-        }
-        let text = metrics.render().expect("encodes");
-        assert!(text.contains("airlock_plugin_counter_total{model=\"m\",name=\"c\"} 2\n"), "{text}");
-    }
-}
+mod tests;

@@ -1,0 +1,88 @@
+//! Every parser of bytes that come from outside, each behind one function: whatever the bytes, it returns, and what it
+//! accepts has the properties that the rest of the host relies on. The fuzz targets call these with what libFuzzer thinks
+//! up; a test of the host replays the corpus through them.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use airlock::http::v2_json::{InferAnswer, InferContext, parse_infer, render_infer};
+use airlock::repository::config_text::{ConfigDefaults, parse_model_config};
+use airlock::repository::plugin_toml::parse_plugin_toml;
+use model::{DataType, ModelName, Signature, Tensor, TensorSpec};
+use plugin::{RuntimeConfig, SandboxRuntime};
+
+/// A parser: whatever it makes of the bytes, it returns.
+type Parser = fn(&[u8]);
+
+/// The parsers by the name of their corpus and fuzz target.
+#[allow(dead_code, reason = "a fuzz target calls one function, a test all")]
+pub(crate) const ALL: [(&str, Parser); 5] = [
+    ("v2_json", v2_json),
+    ("config_pbtxt", config_pbtxt),
+    ("plugin_toml", plugin_toml),
+    ("onnx_structure", onnx_structure),
+    ("component", component),
+];
+
+/// The body of an infer request. What is accepted has whole tensors with distinct names, and can be printed.
+pub(crate) fn v2_json(body: &[u8]) {
+    let spec = |name: &str| TensorSpec { name: name.into(), data_type: DataType::Fp32, shape: vec![-1, 2] };
+    let signature = Signature { inputs: vec![spec("x"), spec("z")], outputs: vec![spec("y"), spec("w")] };
+    let context = InferContext { model: "m", signature: &signature, data_bytes_max: 1 << 20 };
+    let Ok(request) = parse_infer(body, &context) else { return };
+    for (index, input) in request.inputs.iter().enumerate() {
+        assert!(request.inputs[..index].iter().all(|earlier| earlier.name() != input.name()), "a name comes twice");
+        let (name, data_type, shape, data) = input.clone().into_parts();
+        Tensor::new(name, data_type, shape, data).expect("a request that is accepted has whole tensors");
+    }
+    let answer = InferAnswer { model: "m", version: "1", id: request.id.as_deref(), outputs: &request.inputs };
+    let mut out = Vec::new();
+    if render_infer(&mut out, &answer).is_ok() {
+        assert!(std::str::from_utf8(&out).is_ok(), "answers are UTF-8");
+    }
+}
+
+/// A model's `config.pbtxt`. Every problem has a text; what is accepted keeps to its own bounds.
+pub(crate) fn config_pbtxt(text: &[u8]) {
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    let Ok(name) = ModelName::new("m") else { return };
+    let file = Path::new("m/config.pbtxt");
+    match parse_model_config(file, text, &name, &ConfigDefaults::default()) {
+        Ok((config, _)) => assert_eq!(config.name, name, "a configuration is of the folder it lies in"),
+        Err(problems) => {
+            assert!(!problems.is_empty(), "a refusal has a reason");
+            assert!(problems.iter().all(|problem| !problem.to_string().is_empty()));
+        }
+    }
+}
+
+/// A plugin's `plugin.toml`.
+pub(crate) fn plugin_toml(text: &[u8]) {
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    if let Err(problems) = parse_plugin_toml(Path::new("m/plugin.toml"), text) {
+        assert!(!problems.is_empty(), "a refusal has a reason");
+        assert!(problems.iter().all(|problem| !problem.to_string().is_empty()));
+    }
+}
+
+/// The structure of a model's file.
+pub(crate) fn onnx_structure(model: &[u8]) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("model.onnx");
+    std::fs::write(&path, model).expect("written");
+    engine::onnx_is_complete(&path).ok();
+}
+
+/// A plugin's component, as far as it goes without running anything: form, world, needs, compilation.
+pub(crate) fn component(wasm: &[u8]) {
+    static SANDBOX: OnceLock<(Arc<SandboxRuntime>, tempfile::TempDir)> = OnceLock::new();
+    let (sandbox, _) = SANDBOX.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let config = RuntimeConfig { instances_max: 2, ..RuntimeConfig::new(folder.path().join("compiled")) };
+        (SandboxRuntime::new(config).expect("the sandbox starts"), folder)
+    });
+    airlock::repository::content::component_is_whole(wasm).ok();
+    if let Err(error) = sandbox.compile(wasm) {
+        assert!(!error.to_string().is_empty(), "a refusal has a reason");
+    }
+}

@@ -1,0 +1,54 @@
+//! Metric names, in one place.
+
+/// Time of each stage of a request.
+pub const STAGE_DURATION: &str = "airlock_stage_duration_seconds";
+/// Rows of each batch run.
+pub const BATCH_ROWS: &str = "airlock_batch_rows";
+/// Requests answered, by outcome.
+pub const REQUESTS: &str = "airlock_requests_total";
+/// Requests held now.
+pub const IN_FLIGHT: &str = "airlock_requests_in_flight";
+/// Requests dropped from a queue, by reason.
+pub const QUEUE_DROPS: &str = "airlock_queue_drops_total";
+/// Requests waiting in a queue now.
+pub const QUEUE_SIZE: &str = "airlock_queue_requests";
+/// Most requests that may wait.
+pub const QUEUE_LIMIT: &str = "airlock_queue_requests_limit";
+/// Whether batches run inline (1) or on the instances' threads (0).
+pub const RUNS_INLINE: &str = "airlock_batches_run_inline";
+/// Outcomes of swaps: plugins, versions and configurations.
+pub const SWAPS: &str = "airlock_swaps_total";
+/// Versions loaded by the engine.
+pub const ENGINE_LOADS: &str = "airlock_engine_loads_total";
+/// The plugin generation that serves.
+pub const PLUGIN_GENERATION: &str = "airlock_plugin_generation";
+/// Plugin calls that failed, by kind.
+pub const PLUGIN_FAILURES: &str = "airlock_plugin_failures_total";
+/// Plugin calls, by stage and by the threads they ran on.
+pub const PLUGIN_CALLS: &str = "airlock_plugin_calls_total";
+/// Plugin output dropped over its limits.
+pub const PLUGIN_DROPPED: &str = "airlock_plugin_dropped_total";
+/// Warm plugin instances now.
+pub const PLUGIN_WARM: &str = "airlock_plugin_instances_warm";
+/// Plugin instances made by the generation that serves.
+pub const PLUGIN_CREATED: &str = "airlock_plugin_instances_created";
+/// Plugin instances alive now, over all models: warm, in use and in verification.
+pub const SANDBOX_INSTANCES: &str = "airlock_sandbox_instances";
+/// Plugin calls waiting for an instance now.
+pub const SANDBOX_WAITING: &str = "airlock_sandbox_calls_waiting";
+/// What is taken from the instance pool now, by kind.
+pub const SANDBOX_POOL: &str = "airlock_sandbox_pool_in_use";
+/// Counters that plugins declare.
+pub const PLUGIN_COUNTER: &str = "airlock_plugin_counter_total";
+/// Histograms that plugins declare.
+pub const PLUGIN_OBSERVATION: &str = "airlock_plugin_observation";
+/// Limits in force.
+pub const LIMIT: &str = "airlock_limit";
+/// Releases replaced and not yet freed.
+pub const DRAINING: &str = "airlock_releases_draining";
+/// Models by state.
+pub const MODELS: &str = "airlock_models";
+/// Build information.
+pub const BUILD: &str = "airlock_build_info";
+/// Connections open now.
+pub const CONNECTIONS: &str = "airlock_connections";

@@ -1,0 +1,79 @@
+use model::ErrorCode;
+
+use super::*;
+
+/// Every family a scrape shows once each has a child, with its type.
+#[test]
+fn metric_names() {
+    let metrics = Metrics::new();
+    let model = ModelName::new("m").expect("a name");
+    let version = VersionNumber::new(1).expect("not 0");
+    let handles = metrics.version(&model, version);
+    handles.answered(Some(ErrorCode::QueueFull));
+    metrics.show_queue(&model, version, &QueueGauges { requests: 0, limit: 1, inline: true });
+    metrics.show_generation(&model, version, 1);
+    metrics.show_plugin(&model, 1, 1);
+    metrics.show_limit("l", 1.0);
+    metrics.show_sandbox(&SandboxGauges { instances: 1, waiting: 0, pool: &[("stacks", 1)] });
+    metrics.models_in_state("ready", 1);
+    metrics.swap(&model, SwapOutcome::Published);
+    metrics.engine_load(&model);
+    metrics.plugin_failure(&model, "crashed");
+    metrics.plugin_dropped(&model, "log_lines", 1);
+    metrics.plugin_stage(&model, "preprocess", "inline");
+    metrics.plugin_count(&model, "c", 1.0);
+    metrics.plugin_observe(&model, "h", 1.0);
+    let text = metrics.render().expect("encodes");
+    let types: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    insta::assert_snapshot!(types.join("\n"), @r"
+    airlock_batch_rows histogram
+    airlock_batches_run_inline gauge
+    airlock_build_info gauge
+    airlock_connections gauge
+    airlock_engine_loads_total counter
+    airlock_limit gauge
+    airlock_models gauge
+    airlock_plugin_calls_total counter
+    airlock_plugin_counter_total counter
+    airlock_plugin_dropped_total counter
+    airlock_plugin_failures_total counter
+    airlock_plugin_generation gauge
+    airlock_plugin_instances_created gauge
+    airlock_plugin_instances_warm gauge
+    airlock_plugin_observation histogram
+    airlock_queue_drops_total counter
+    airlock_queue_requests gauge
+    airlock_queue_requests_limit gauge
+    airlock_releases_draining gauge
+    airlock_requests_in_flight gauge
+    airlock_requests_total counter
+    airlock_sandbox_calls_waiting gauge
+    airlock_sandbox_instances gauge
+    airlock_sandbox_pool_in_use gauge
+    airlock_stage_duration_seconds histogram
+    airlock_swaps_total counter
+    ");
+}
+
+#[test]
+fn a_version_that_serves_no_longer_leaves_no_gauge() {
+    let metrics = Metrics::new();
+    let model = ModelName::new("m").expect("a name");
+    let version = VersionNumber::new(7).expect("not 0");
+    metrics.show_queue(&model, version, &QueueGauges { requests: 3, limit: 4, inline: false });
+    metrics.show_generation(&model, version, 1);
+    assert!(metrics.render().expect("encodes").contains("version=\"7\""));
+    metrics.forget_version(&model, version);
+    assert!(!metrics.render().expect("encodes").contains("version=\"7\""));
+}
+
+#[test]
+fn plugins_cannot_make_counters_shrink() {
+    let metrics = Metrics::new();
+    let model = ModelName::new("m").expect("a name");
+    for value in [2.0, -1.0, f64::NAN, f64::INFINITY] {
+        metrics.plugin_count(&model, "c", value);
+    }
+    let text = metrics.render().expect("encodes");
+    assert!(text.contains("airlock_plugin_counter_total{model=\"m\",name=\"c\"} 2\n"), "{text}");
+}
