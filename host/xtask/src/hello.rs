@@ -128,7 +128,7 @@ fn greeting(port: u16, model_repository: &Path, directory: &Path) -> String {
         }
         None => {
             lines.push(format!("  curl -s {address}/v2"));
-            lines.push(format!("  curl -s -X POST {address}/v2/repository/index"));
+            lines.push(format!("  curl -s -i {address}/v2/health/ready"));
         }
     }
     lines.join("\n")
@@ -184,9 +184,7 @@ mod tests {
         for case in ["b", "a", "0-no-json"] {
             fs::create_dir_all(folder.join("fraud_v3/samples").join(case)).expect("a folder");
         }
-        assert!(
-            greeting(8000, &folder, &folder).ends_with("curl -s -X POST http://127.0.0.1:8000/v2/repository/index")
-        );
+        assert!(greeting(8000, &folder, &folder).ends_with("curl -s -i http://127.0.0.1:8000/v2/health/ready"));
         for case in ["b", "a"] {
             fs::write(folder.join("fraud_v3/samples").join(case).join("request.json"), "{}").expect("write");
         }

@@ -29,6 +29,7 @@ pub(crate) fn serve(layout: &Layout, extra: &[OsString]) -> Result<()> {
         ("--onnxruntime", layout.onnxruntime()),
         ("--state-dir", layout.fetched("airlock-state")),
         ("--port-file", hello.port_file.clone()),
+        ("--http-address", PathBuf::from("127.0.0.1")),
     ];
     for (flag, value) in defaults {
         if flag_value(extra, flag).is_none() {

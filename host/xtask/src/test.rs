@@ -42,7 +42,7 @@ fn tests(layout: &Layout, timings: &mut Vec<Timing>, filter: Option<&str>) -> Re
 
 /// The server and all tests in one go, so that both are built from the same features of their dependencies.
 fn build(layout: &Layout) -> Result<()> {
-    process::run(cargo(layout).args(["build", "--quiet", "--release", "--workspace", "--bins", "--lib", "--tests"]))
+    process::run(cargo(layout).args(["build", "--release", "--workspace", "--bins", "--lib", "--tests"]))
 }
 
 fn rust_tests(layout: &Layout, filter: Option<&str>) -> Result<()> {
