@@ -1,6 +1,7 @@
 //! Composition: builds every part from the settings, in the order in which they need each other, and takes them apart
 //! in the reverse order. Everything that listens, watches or runs is started here and nowhere else.
 
+use std::fs::{File, TryLockError};
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -11,7 +12,7 @@ use model::ModelLoader;
 use plugin::{RuntimeConfig, SandboxRuntime};
 use tokio::runtime::Handle;
 
-use crate::http::server::Server;
+use crate::http::server::{Server, ServerParts};
 use crate::http::{HttpState, metrics_router, router};
 use crate::janitor::{Janitor, chore_queue};
 use crate::metrics::Metrics;
@@ -24,6 +25,9 @@ use crate::repository::workshop::{Verification, Workshop};
 use crate::settings::Settings;
 use crate::tasks::Tasks;
 
+/// How long loads and models get to end once no request is left.
+const TAKEDOWN_TIME: Duration = Duration::from_secs(2);
+
 /// Why the server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -34,6 +38,12 @@ pub enum StartError {
         path: String,
         /// Why.
         error: std::io::Error,
+    },
+    /// Another server works with the same state folder.
+    #[error("the state folder {path} is in use by another server; give each its own with --state-dir DIR")]
+    StateDirInUse {
+        /// The folder.
+        path: String,
     },
     /// The sandbox cannot be set up.
     #[error("setting up the plugin sandbox: {0}")]
@@ -49,6 +59,8 @@ pub struct App {
     tasks: Tasks,
     reconciler: Reconciler,
     janitor: Janitor,
+    /// Held for as long as this server uses the state folder.
+    _state_lock: File,
     /// Where v2 and predict listen.
     pub http_address: SocketAddr,
     /// Where `/metrics` listens.
@@ -63,9 +75,10 @@ impl App {
     /// A [`StartError`]; nothing keeps running then.
     pub async fn start(settings: &Settings, loader: Arc<dyn ModelLoader>) -> Result<Self, StartError> {
         create_private(&settings.state_dir)?;
+        let state_lock = lock_state(&settings.state_dir)?;
         let metrics = Metrics::new();
         show_limits(&metrics, settings);
-        let sandbox = SandboxRuntime::new(sandbox_config(settings))?;
+        let sandbox = SandboxRuntime::new(settings.sandbox_config(&settings.state_dir))?;
         show_sandbox_limits(&metrics, sandbox.config());
         tracing::info!(allocator = ?sandbox.allocator(), "plugin sandbox ready");
         let registry = Arc::new(ModelRegistry::default());
@@ -75,17 +88,20 @@ impl App {
         let state = HttpState::new(Arc::clone(&registry), settings.limits, metrics.clone(), Arc::clone(&sandbox));
         let http = Arc::new(state);
         let listen = |port| SocketAddr::new(settings.listen.address, port);
-        let bind = |port, router| {
-            Server::bind(
-                listen(port),
+        let bind = |port, port_flag, router| {
+            let parts = ServerParts {
+                port_flag,
                 router,
-                settings.limits.connections_max,
-                metrics.connections.clone(),
-                tasks.clone(),
-            )
+                connections_max: settings.limits.connections_max,
+                open: metrics.connections.clone(),
+                tasks: tasks.clone(),
+                leaving: http.leaving(),
+            };
+            Server::bind(listen(port), parts)
         };
-        let http_server = bind(settings.listen.http_port, router(Arc::clone(&http))).await?;
-        let metrics_server = bind(settings.listen.metrics_port, metrics_router(Arc::clone(&http))).await?;
+        let http_server = bind(settings.listen.http_port, "--http-port", router(Arc::clone(&http))).await?;
+        let metrics_router = metrics_router(Arc::clone(&http));
+        let metrics_server = bind(settings.listen.metrics_port, "--metrics-port", metrics_router).await?;
         let (http_address, metrics_address) = (http_server.local_address()?, metrics_server.local_address()?);
 
         let loading = LoadingFolder::new(&settings.state_dir);
@@ -117,7 +133,7 @@ impl App {
             write_ports(path, http_address, metrics_address)?;
         }
         tracing::info!(http = %http_address, metrics = %metrics_address, "listening");
-        Ok(Self { http, tasks, reconciler, janitor, http_address, metrics_address })
+        Ok(Self { http, tasks, reconciler, janitor, http_address, metrics_address, _state_lock: state_lock })
     }
 
     /// Readiness fails and new requests are refused from now on; work in flight goes on.
@@ -143,13 +159,18 @@ impl App {
         self.reconciler.is_running()
     }
 
-    /// Lets work in flight finish, `patience` at most, then takes everything apart. Says whether all of it finished.
-    pub async fn stop(self, patience: Duration) -> bool {
+    /// Serves on for `drain` while readiness fails, lets work in flight finish, `patience` at most for both, then takes
+    /// everything apart. Says whether all of it finished.
+    pub async fn stop(self, drain: Duration, patience: Duration) -> bool {
+        let started = tokio::time::Instant::now();
+        self.http.start_leaving();
+        tokio::time::sleep(drain.min(patience)).await;
         self.start_stopping();
+        let patience = patience.saturating_sub(started.elapsed());
         let started = tokio::time::Instant::now();
         let idle = wait_until_idle(&self.http, patience).await;
         let ended = self.tasks.stop(patience.saturating_sub(started.elapsed()).max(Duration::from_millis(100))).await;
-        let Self { http, reconciler, janitor, .. } = self;
+        let Self { http, reconciler, janitor, _state_lock, .. } = self;
         let registry = Arc::clone(&http.registry);
         drop(http);
         let takedown = tokio::task::spawn_blocking(move || {
@@ -160,7 +181,13 @@ impl App {
             }
             janitor.stop();
         });
-        takedown.await.is_ok() && idle && ended
+        // A load or a model that never ends must not keep the process from ending.
+        let left = patience.saturating_sub(started.elapsed()).max(TAKEDOWN_TIME);
+        let taken_down = matches!(tokio::time::timeout(left, takedown).await, Ok(Ok(())));
+        if !taken_down {
+            tracing::error!("a model or a load did not end in time; the process ends without it");
+        }
+        taken_down && idle && ended
     }
 }
 
@@ -171,19 +198,18 @@ async fn wait_until_idle(http: &HttpState, patience: Duration) -> bool {
     tokio::time::timeout(patience, http.admission.acquire_many(all)).await.is_ok()
 }
 
-fn sandbox_config(settings: &Settings) -> RuntimeConfig {
-    let limits = settings.sandbox;
-    RuntimeConfig {
-        instances_max: limits.instances,
-        waiting_max: limits.waiting_max,
-        core_instance_slots: limits.core_instances_max,
-        memory_bytes_max: limits.memory_bytes_max,
-        component_bytes_max: limits.component_bytes_max,
-        cache_bytes_max: limits.cache_bytes_max,
-        function_cache_bytes_max: limits.function_cache_bytes_max,
-        serving_threads: settings.serving_threads.get(),
-        plugin_threads: limits.threads.get(),
-        ..RuntimeConfig::new(settings.state_dir.join("compiled"))
+/// Two servers in one state folder would take each other's history for their own.
+fn lock_state(dir: &Path) -> Result<File, StartError> {
+    let path = || dir.display().to_string();
+    let file = File::create(dir.join("lock")).map_err(|error| StartError::StateDir { path: path(), error })?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StartError::StateDirInUse { path: path() }),
+        // A file system without locks: as before there was one.
+        Err(TryLockError::Error(error)) => {
+            tracing::warn!(%error, state_dir = %dir.display(), "the state folder cannot be locked");
+            Ok(file)
+        }
     }
 }
 
@@ -207,6 +233,7 @@ fn show_limits(metrics: &Metrics, settings: &Settings) {
     count("http_max_input_size_bytes", settings.limits.body_bytes_max);
     count("max_in_flight", settings.limits.in_flight_max);
     count("max_connections", settings.limits.connections_max);
+    count("serving_threads", settings.serving_threads.get());
     seconds("request_timeout_seconds", settings.limits.timeout);
     count("max_queue_size", settings.max_queue_size.get());
     count("model_load_threads", settings.load_threads.get());
@@ -215,6 +242,7 @@ fn show_limits(metrics: &Metrics, settings: &Settings) {
     seconds("settle_cap_seconds", settings.rescan.settle_cap);
     seconds("rescan_seconds", settings.rescan.interval);
     seconds("rehash_seconds", settings.rescan.rehash);
+    seconds("drain_seconds", settings.drain);
     seconds("exit_timeout_seconds", settings.exit_timeout);
 }
 

@@ -12,57 +12,56 @@ use anyhow::Context as _;
 use clap::Args;
 use engine::{OrtLoader, OrtRuntime, find_library};
 use model::ModelName;
-use plugin::{RuntimeConfig, SandboxRuntime};
+use plugin::SandboxRuntime;
 
 use crate::generation::PluginGeneration;
 use crate::janitor::chore_queue;
 use crate::metrics::Metrics;
 use crate::registry::{PluginSlot, Release, ServedModel};
 use crate::repository::assemble::{Basis, Job, JobResult, assemble};
-use crate::repository::config_text::ConfigDefaults;
+use crate::repository::config_text::{ConfigDefaults, parse_model_config};
+use crate::repository::content::Pieces;
 use crate::repository::history::History;
 use crate::repository::plugin_toml::parse_plugin_toml;
 use crate::repository::private_copy::LoadingFolder;
-use crate::repository::problem::{Problem, Severity};
+use crate::repository::problem::{Problem, Severity, read_text};
 use crate::repository::samples::{self, Sample};
 use crate::repository::scan::{ModelFiles, Unit, scan_repository};
 use crate::repository::verify::{HeldTo, answer_sample, verify};
-use crate::repository::workshop::{Verification, Workshop};
+use crate::repository::workshop::{Verification, Workshop, texts};
+use crate::settings::Settings;
 
 /// Time for one sample.
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What `airlock check` can be told.
+/// What `airlock check` can be told beside the server's settings, whose limits hold here too.
 #[derive(Args, Debug)]
 pub struct CheckArgs {
     /// The model repository
     #[arg(value_name = "REPO")]
-    repository: PathBuf,
-    /// ONNX Runtime's shared library
-    #[arg(long, env = "AIRLOCK_ONNXRUNTIME", value_name = "FILE")]
-    onnxruntime: Option<PathBuf>,
+    pub repository: PathBuf,
     /// Write what the plugins answer now into the samples' expected files, for a person to review
     #[arg(long)]
-    update_samples: bool,
+    pub update_samples: bool,
 }
 
 /// Runs the check. The exit code is 0 when nothing stops the repository from being served.
 ///
 /// # Errors
 /// When the check itself cannot be made.
-pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
     crate::logging::start("error", Some(crate::settings::LogFormat::Text)).context("starting the log")?;
     let found = scan_repository(&args.repository)
         .with_context(|| format!("listing the model repository {}", args.repository.display()))?;
     let mut report = CheckReport::default();
-    for (path, reason) in &found.skipped {
+    for (path, reason) in found.skipped.iter().chain(found.unreadable.values()) {
         report.error(&format!("{}: {reason}", path.display()));
     }
     for (name, files) in &found.models {
-        read_all(name, files, &mut report);
+        read_all(name, files, &config_defaults(settings), &mut report);
     }
     let mode = if args.update_samples { SampleMode::Record } else { SampleMode::Compare };
-    match build_workshop(args) {
+    match build_workshop(settings) {
         Ok(bench) => {
             for (name, files) in &found.models {
                 bench.check_model(name, files, mode, &mut report);
@@ -70,7 +69,17 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         }
         Err(error) => report.error(&format!("models cannot be loaded: {error:#}")),
     }
-    println!("{} models checked, {} errors, {} warnings", found.models.len(), report.errors, report.warnings);
+    if found.models.is_empty() {
+        let folder = args.repository.display();
+        report.error(&format!("{folder} holds no model; it needs one folder per model, such as my_model/1/model.onnx"));
+    }
+    let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    println!(
+        "{} checked, {}, {}",
+        count(found.models.len(), "model"),
+        count(report.errors, "error"),
+        count(report.warnings, "warning")
+    );
     Ok(if report.errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -87,6 +96,8 @@ struct CheckReport {
     errors: usize,
     warnings: usize,
     said: BTreeSet<String>,
+    /// Models whose configuration cannot be used.
+    without_config: BTreeSet<ModelName>,
 }
 
 impl CheckReport {
@@ -95,6 +106,12 @@ impl CheckReport {
             self.errors += 1;
             println!("error: {text}");
         }
+    }
+
+    /// The problems of one file. The loader tells them again, all in one text, which is not printed then.
+    fn problems(&mut self, problems: &[Problem]) {
+        problems.iter().for_each(|problem| self.problem(problem));
+        self.said.insert(texts(problems).join("; "));
     }
 
     fn problem(&mut self, problem: &Problem) {
@@ -109,13 +126,17 @@ impl CheckReport {
 }
 
 /// Reads every file that people write by hand.
-fn read_all(name: &ModelName, files: &ModelFiles, report: &mut CheckReport) {
+fn read_all(name: &ModelName, files: &ModelFiles, defaults: &ConfigDefaults, report: &mut CheckReport) {
     let config_file = files.dir.join("config.pbtxt");
-    if let Ok(text) = std::fs::read_to_string(&config_file) {
-        let defaults = ConfigDefaults::default();
-        match crate::repository::config_text::parse_model_config(&config_file, &text, name, &defaults) {
-            Ok((_, warnings)) => warnings.iter().for_each(|warning| report.problem(warning)),
-            Err(problems) => problems.iter().for_each(|problem| report.problem(problem)),
+    let parsed = read_text(&config_file).and_then(|text| {
+        let Some(text) = text else { return Ok(Vec::new()) };
+        parse_model_config(&config_file, &text, name, defaults).map(|(_, warnings)| warnings)
+    });
+    match parsed {
+        Ok(warnings) => warnings.iter().for_each(|warning| report.problem(warning)),
+        Err(problems) => {
+            report.problems(&problems);
+            report.without_config.insert(name.clone());
         }
     }
     for (unit, unit_files) in &files.units {
@@ -125,16 +146,16 @@ fn read_all(name: &ModelName, files: &ModelFiles, report: &mut CheckReport) {
             Unit::Version(number) => files.dir.join(number.to_string()),
         };
         let manifest = folder.join("plugin.toml");
-        if let Ok(text) = std::fs::read_to_string(&manifest)
-            && let Err(problems) = parse_plugin_toml(&manifest, &text)
-        {
-            problems.iter().for_each(|problem| report.problem(problem));
+        let parsed = read_text(&manifest)
+            .and_then(|text| text.map_or(Ok(()), |text| parse_plugin_toml(&manifest, &text).map(drop)));
+        if let Err(problems) = parsed {
+            report.problems(&problems);
         }
         let samples_dir = folder.join("samples");
         if unit_files.keys().any(|path| files.dir.join(path).starts_with(&samples_dir))
             && let Err(problems) = samples::read_samples(&samples_dir)
         {
-            problems.iter().for_each(|problem| report.problem(problem));
+            report.problems(&problems);
         }
     }
 }
@@ -146,14 +167,16 @@ struct Bench {
     _runtime: tokio::runtime::Runtime,
 }
 
-fn build_workshop(args: &CheckArgs) -> anyhow::Result<Bench> {
-    let location = find_library(args.onnxruntime.as_deref())?;
+fn config_defaults(settings: &Settings) -> ConfigDefaults {
+    ConfigDefaults { max_queue_size: settings.max_queue_size }
+}
+
+fn build_workshop(settings: &Settings) -> anyhow::Result<Bench> {
+    let location = find_library(settings.onnxruntime.as_deref())?;
     let loader = Arc::new(OrtLoader::new(OrtRuntime::init(&location.path)?));
     let state = tempfile::tempdir().context("making a temporary folder")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let limits = RuntimeConfig::new(state.path().join("compiled"));
-    let memory_bytes_max = limits.memory_bytes_max;
-    let sandbox = SandboxRuntime::new(limits)?;
+    let sandbox = SandboxRuntime::new(settings.sandbox_config(state.path()))?;
     // Nothing is replaced here, so nothing is left to the janitor: its queue is dropped.
     let (chores, _) = chore_queue();
     let workshop = Workshop {
@@ -164,11 +187,11 @@ fn build_workshop(args: &CheckArgs) -> anyhow::Result<Bench> {
         chores,
         history: History::new(state.path(), 1),
         loading: LoadingFolder::new(state.path()),
-        defaults: ConfigDefaults::default(),
+        defaults: config_defaults(settings),
         sample_timeout: SAMPLE_TIMEOUT,
         // The samples are run afterwards, all of them, so that one bad sample does not hide the others.
         verification: Verification::Skip,
-        plugin_memory_bytes_max: memory_bytes_max,
+        plugin_memory_bytes_max: settings.sandbox.memory_bytes_max,
     };
     Ok(Bench { workshop, _state: state, _runtime: runtime })
 }
@@ -180,6 +203,7 @@ impl Bench {
             dir: files.dir.clone(),
             changed: files.units.keys().copied().collect(),
             files: files.units.clone(),
+            moving: BTreeSet::new(),
             restless: std::collections::BTreeMap::new(),
             basis: Basis::default(),
         };
@@ -191,12 +215,32 @@ impl Bench {
             }
         };
         for record in &assembly.records {
-            if let Some(reason) = &record.reason {
+            if let Some(reason) = record.reason.as_ref().filter(|reason| !report.said.contains(*reason)) {
                 report.error(&format!("{}: {}: {reason}", files.dir.display(), record.part));
             }
         }
+        if report.without_config.contains(name) {
+            self.check_plugin_alone(name, files, report);
+        }
         if let Some(served) = &assembly.basis.served {
             self.check_samples(served, &assembly.basis, mode, report);
+        }
+    }
+
+    /// Builds the plugin of a model that cannot be loaded, so that its problems are told as well.
+    fn check_plugin_alone(&self, name: &ModelName, files: &ModelFiles, report: &mut CheckReport) {
+        let Some(plugin_files) = files.units.get(&Unit::Plugin) else { return };
+        let pieces = Pieces::read(&files.dir, Path::new(""), plugin_files, self.workshop.component_bytes_max());
+        let built = pieces.map_err(|error| error.to_string()).and_then(|pieces| {
+            let Some(content) = pieces.over(&Pieces::default()) else { return Ok(()) };
+            let manifest = files.dir.join("plugin.toml");
+            let built = self.workshop.build_generation(name, 1, &content, &manifest);
+            built.map(drop).map_err(|error| error.to_string())
+        });
+        if let Err(reason) = built
+            && !report.said.contains(&reason)
+        {
+            report.error(&format!("{}: plugin: {reason}", files.dir.display()));
         }
     }
 
@@ -235,6 +279,10 @@ impl Bench {
             return report.error(&format!("sample '{}' was not recorded: {failure}", sample.name));
         }
         let dir: &Path = &sample.dir;
+        if sample.expectation.compare(answer.status, &answer.content_type, &answer.body).is_ok() {
+            println!("unchanged: {}", dir.display());
+            return;
+        }
         match samples::write_expected(dir, answer.status, &answer.content_type, &answer.body) {
             Ok(()) => println!("recorded: {} (status {})", dir.display(), answer.status),
             Err(error) => report.error(&format!("writing into {}: {error}", dir.display())),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use engine::{OrtLoader, OrtRuntime, find_library};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
@@ -33,7 +34,15 @@ enum Command {
         args: Box<ServeArgs>,
     },
     /// Check a model repository without serving it
-    Check(CheckArgs),
+    Check {
+        #[command(flatten)]
+        check: CheckArgs,
+        /// The server's settings file; the environment and flags outweigh it [default: airlock.toml where there is one]
+        #[arg(long, env = "AIRLOCK_CONFIG", value_name = "FILE")]
+        config: Option<PathBuf>,
+        #[command(flatten, next_help_heading = "Settings of the server, whose limits hold here too")]
+        args: Box<ServeArgs>,
+    },
 }
 
 /// Runs the command line of this process.
@@ -41,12 +50,20 @@ enum Command {
 pub fn run() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve { config, args } => serve(config, *args),
-        Command::Check(args) => check::run(&args),
+        Command::Check { check, config, args } => check_repository(&check, config, *args),
     };
-    outcome.unwrap_or_else(|error| {
+    let code = outcome.unwrap_or_else(|error| {
+        logging::flush();
         eprintln!("airlock: {error:#}");
         ExitCode::FAILURE
-    })
+    });
+    logging::flush();
+    code
+}
+
+fn check_repository(check: &CheckArgs, config: Option<PathBuf>, args: ServeArgs) -> anyhow::Result<ExitCode> {
+    let args = ServeArgs { model_repository: vec![check.repository.clone()], ..args };
+    check::run(check, &settings(config, args)?)
 }
 
 fn settings(config: Option<PathBuf>, args: ServeArgs) -> Result<Settings, SettingsError> {
@@ -58,6 +75,7 @@ fn settings(config: Option<PathBuf>, args: ServeArgs) -> Result<Settings, Settin
 fn serve(config: Option<PathBuf>, args: ServeArgs) -> anyhow::Result<ExitCode> {
     let settings = settings(config, args)?;
     logging::start(&settings.log_filter, settings.log_format).context("reading the log filter")?;
+    raise_descriptor_limit(settings.limits.connections_max);
     for (flag, port) in &settings.listen.reserved {
         tracing::info!(flag, port, "accepted; this version does not serve that port yet");
     }
@@ -79,14 +97,36 @@ fn serve(config: Option<PathBuf>, args: ServeArgs) -> anyhow::Result<ExitCode> {
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Serves until SIGTERM or SIGINT. A second signal ends the process at once.
+/// Connections and files share the process's descriptors: as many as the system allows are asked for.
+fn raise_descriptor_limit(connections_max: usize) {
+    /// Descriptors for files, libraries and threads.
+    const OTHERS: u64 = 256;
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+        tracing::warn!(%error, "the limit of open files cannot be raised");
+    }
+    let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    // Both ports may have as many connections each.
+    let wanted = (connections_max as u64).saturating_mul(2).saturating_add(OTHERS);
+    if allowed < wanted {
+        tracing::warn!(
+            allowed,
+            wanted,
+            "fewer open files are allowed than --max-connections may need; lower it or raise ulimit -n"
+        );
+    }
+}
+
+/// Serves until SIGTERM, SIGINT or SIGHUP (the terminal is gone). A second SIGTERM or SIGINT ends the process at once.
 async fn serve_until_stopped(settings: &Settings, loader: Arc<OrtLoader>) -> anyhow::Result<bool> {
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let mut hangup = signal(SignalKind::hangup()).context("listening for SIGHUP")?;
     let app = App::start(settings, loader).await?;
     let asked = tokio::select! {
         _ = terminate.recv() => true,
         _ = interrupt.recv() => true,
+        _ = hangup.recv() => true,
         () = reconciler_ended(&app) => false,
     };
     if asked {
@@ -94,7 +134,7 @@ async fn serve_until_stopped(settings: &Settings, loader: Arc<OrtLoader>) -> any
     } else {
         tracing::error!("stopping: the reconciler ended, so changes would no longer be picked up");
     }
-    let stop = app.stop(settings.exit_timeout);
+    let stop = app.stop(settings.drain, settings.exit_timeout);
     let clean = tokio::select! {
         clean = stop => clean,
         _ = terminate.recv() => exit_now(),
@@ -114,6 +154,7 @@ async fn reconciler_ended(app: &App) {
 }
 
 fn exit_now() -> ! {
+    logging::flush();
     eprintln!("airlock: second signal; ending at once");
     std::process::exit(130)
 }

@@ -1,10 +1,12 @@
 //! A plugin generation: one published state of a model's plugin, numbered 1, 2, 3 … per model. Immutable; shared by the
 //! releases that serve it; its sandbox memory is given back by the janitor when the last of them is dropped.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 use model::ModelName;
 use plugin::{Dropped, LogEntry, LogLevel, MetricKind, Plugin, PluginSink, Stage, StageTiming};
+use prometheus::IntGauge;
 
 use crate::janitor::{Chore, ChoreSender};
 use crate::metrics::Metrics;
@@ -22,6 +24,7 @@ pub struct PluginGeneration {
     model: ModelName,
     metrics: Metrics,
     chores: ChoreSender,
+    draining: OnceLock<IntGauge>,
 }
 
 /// What a [`PluginGeneration`] is made of, beside the plugin itself.
@@ -50,6 +53,14 @@ impl PluginGeneration {
             model: parts.model,
             metrics: parts.metrics,
             chores: parts.chores,
+            draining: OnceLock::new(),
+        }
+    }
+
+    /// It has been replaced: `gauge` counts it until it is freed.
+    pub fn start_draining(&self, gauge: &IntGauge) {
+        if self.draining.set(gauge.clone()).is_ok() {
+            gauge.inc();
         }
     }
 
@@ -61,6 +72,9 @@ impl PluginGeneration {
 
 impl Drop for PluginGeneration {
     fn drop(&mut self) {
+        if let Some(gauge) = self.draining.get() {
+            gauge.dec();
+        }
         self.chores.send(Chore::RetirePlugin(Arc::clone(&self.plugin)));
     }
 }
@@ -73,6 +87,8 @@ pub struct GenerationSink {
     pub generation: u64,
     /// The families to add to.
     pub metrics: Metrics,
+    /// The histograms it declares, with their bucket bounds.
+    pub histograms: BTreeMap<String, Vec<f64>>,
 }
 
 impl PluginSink for GenerationSink {
@@ -91,7 +107,10 @@ impl PluginSink for GenerationSink {
     fn metric(&self, name: &str, kind: MetricKind, value: f64) {
         match kind {
             MetricKind::Counter => self.metrics.plugin_count(&self.model, name, value),
-            MetricKind::Histogram => self.metrics.plugin_observe(&self.model, name, value),
+            MetricKind::Histogram => {
+                let bounds = self.histograms.get(name).map_or(&[][..], Vec::as_slice);
+                self.metrics.plugin_observe(&self.model, name, bounds, value);
+            }
         }
     }
 

@@ -57,11 +57,18 @@ impl<'a> Stages<'a> {
         }
     }
 
-    fn end(&self, failure: Option<ErrorCode>) {
-        if let Some(metrics) = self.metrics {
+    fn end(&mut self, failure: Option<ErrorCode>) {
+        if let Some(metrics) = self.metrics.take() {
             metrics.stage(Stage::Total, self.started.elapsed());
             metrics.answered(failure);
         }
+    }
+}
+
+impl Drop for Stages<'_> {
+    /// Dropped before its end: the client left.
+    fn drop(&mut self) {
+        self.end(Some(ErrorCode::Cancelled));
     }
 }
 
@@ -70,12 +77,16 @@ impl<'a> Stages<'a> {
 /// # Errors
 /// A [`RequestFailure`] with the reason a client may see.
 pub async fn predict(release: &Release, request: PredictRequest) -> Result<Response, RequestFailure> {
-    let generation = match &release.plugin {
-        PluginSlot::Serving(generation) => generation,
-        PluginSlot::Absent => return Err(no_plugin(&release.version)),
-        PluginSlot::Refused(reason) => return Err(plugin_refused(&release.version, reason)),
+    let version = &release.version;
+    let failure = match &release.plugin {
+        PluginSlot::Serving(generation) => {
+            return predict_with(version, generation, request, Accounting::Counted).await;
+        }
+        PluginSlot::Absent => no_plugin(version),
+        PluginSlot::Refused(reason) => plugin_refused(version, reason),
     };
-    predict_with(&release.version, generation, request, Accounting::Counted).await
+    version.metrics.answered(Some(failure.code));
+    Err(failure)
 }
 
 /// Answers a business request with this very pair of version and plugin generation, published or not.
@@ -88,8 +99,9 @@ pub async fn predict_with(
     request: PredictRequest,
     accounting: Accounting,
 ) -> Result<Response, RequestFailure> {
-    let stages = Stages::begin(&version.metrics, accounting);
-    let run = Run { version, generation, call: Arc::new(plugin_call(version, &request)), stages: &stages };
+    let mut stages = Stages::begin(&version.metrics, accounting);
+    let call = Arc::new(plugin_call(version, &request, accounting));
+    let run = Run { version, generation, call, stages: &stages };
     let result = run.to_answer(request.body, request.deadline).await;
     stages.end(result.as_ref().err().map(|failure| failure.code));
     result
@@ -165,7 +177,7 @@ pub async fn infer(
     output_names: &[String],
     deadline: Instant,
 ) -> Result<Vec<Tensor>, RequestFailure> {
-    let stages = Stages::begin(&version.metrics, Accounting::Counted);
+    let mut stages = Stages::begin(&version.metrics, Accounting::Counted);
     let result = infer_timed(version, inputs, output_names, deadline, &stages).await;
     stages.end(result.as_ref().err().map(|failure| failure.code));
     result
@@ -216,7 +228,7 @@ fn expired_is_504(error: BatchError) -> RequestFailure {
 }
 
 /// No header is granted to any plugin yet, so none is passed on.
-fn plugin_call(version: &LoadedVersion, request: &PredictRequest) -> Call {
+fn plugin_call(version: &LoadedVersion, request: &PredictRequest, accounting: Accounting) -> Call {
     Call {
         request_id: request.request_id.clone(),
         version: version.number,
@@ -224,6 +236,7 @@ fn plugin_call(version: &LoadedVersion, request: &PredictRequest) -> Call {
         accept: request.accept.clone(),
         headers: Vec::new(),
         signature: Arc::clone(&version.signature),
+        is_counted: accounting == Accounting::Counted,
     }
 }
 

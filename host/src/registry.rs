@@ -32,6 +32,7 @@ pub struct ModelMap {
 }
 
 /// What is known and served of one model.
+#[derive(Clone)]
 pub struct ServedModel {
     /// The model's name.
     pub name: ModelName,
@@ -43,12 +44,38 @@ pub struct ServedModel {
     pub problems: BTreeMap<String, String>,
 }
 
+impl ServedModel {
+    /// A model of which nothing serves.
+    #[must_use]
+    pub fn empty(name: ModelName) -> Self {
+        Self { name, config: None, releases: BTreeMap::new(), problems: BTreeMap::new() }
+    }
+
+    /// Whether some release serves with this generation.
+    #[must_use]
+    pub fn serves(&self, generation: &Arc<PluginGeneration>) -> bool {
+        let same = |release: &Arc<Release>| release.generation().is_some_and(|own| Arc::ptr_eq(own, generation));
+        self.releases.values().any(same)
+    }
+}
+
 /// A model version with the plugin generation that serves with it: what a request pins.
 pub struct Release {
     /// The loaded version.
     pub version: Arc<LoadedVersion>,
     /// The plugin, or what predict should know about its absence.
     pub plugin: PluginSlot,
+}
+
+impl Release {
+    /// The plugin generation that serves with the version.
+    #[must_use]
+    pub fn generation(&self) -> Option<&Arc<PluginGeneration>> {
+        match &self.plugin {
+            PluginSlot::Serving(generation) => Some(generation),
+            PluginSlot::Absent | PluginSlot::Refused(_) => None,
+        }
+    }
 }
 
 /// The plugin of a release.

@@ -252,7 +252,7 @@ impl Simulation {
         assert_eq!(self.metric("airlock_releases_draining"), 0);
         assert_eq!(self.metric("airlock_requests_in_flight"), 0);
         assert!(self.answers > 0, "the simulation answered requests");
-        assert!(self.app.stop(PATIENCE).await, "everything ends in time");
+        assert!(self.app.stop(Duration::ZERO, PATIENCE).await, "everything ends in time");
     }
 }
 

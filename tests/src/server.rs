@@ -36,6 +36,7 @@ pub struct ServerOptions {
     working_dir: Option<PathBuf>,
     settle_ms: u64,
     rescan_ms: u64,
+    drain_secs: u64,
     flags: Vec<OsString>,
     environment: Vec<(String, OsString)>,
     readiness: Readiness,
@@ -57,6 +58,7 @@ impl ServerOptions {
             working_dir: None,
             settle_ms: 20,
             rescan_ms: 500,
+            drain_secs: 0,
             flags: Vec::new(),
             environment: Vec::new(),
             readiness: Readiness::Ready,
@@ -74,6 +76,13 @@ impl ServerOptions {
     #[must_use]
     pub fn rescan_ms(mut self, millis: u64) -> Self {
         self.rescan_ms = millis;
+        self
+    }
+
+    /// How long the server serves on after a signal while readiness fails; 0 where a test does not say.
+    #[must_use]
+    pub fn drain_secs(mut self, seconds: u64) -> Self {
+        self.drain_secs = seconds;
         self
     }
 
@@ -135,6 +144,7 @@ impl ServerOptions {
         command.args(["--http-port", "0", "--metrics-port", "0", "--port-file"]).arg(port_file);
         command.arg("--model-repository").arg(&self.repository).arg("--state-dir").arg(state_dir);
         command.args(["--settle-ms", &self.settle_ms.to_string(), "--rescan-ms", &self.rescan_ms.to_string()]);
+        command.args(["--drain-secs", &self.drain_secs.to_string()]);
         command.args(&self.flags).envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some(folder) = &self.working_dir {
             command.current_dir(folder);
@@ -278,9 +288,11 @@ impl Server {
                 (self.http, self.metrics) = ports;
                 client = Some(Client::new(ports.0));
             }
+            // The log comes through a thread of the server's own: what was said by then must be there before a test goes on.
+            let has_looked = self.log.find(start, &first_pass).is_some();
             let done = match readiness {
-                Readiness::FirstPass => self.log.find(start, &first_pass).is_some(),
-                Readiness::Ready => client.as_mut()?.get("/v2/health/ready").await.ok()?.status == 200,
+                Readiness::FirstPass => has_looked,
+                Readiness::Ready => has_looked && client.as_mut()?.get("/v2/health/ready").await.ok()?.status == 200,
             };
             done.then_some(Ok(()))
         });

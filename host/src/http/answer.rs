@@ -62,6 +62,12 @@ pub(super) fn failure(failure: &RequestFailure) -> Response<Body> {
     response
 }
 
+/// Tells the client that the connection ends with this answer: what it sent has not been read to its end.
+pub(super) fn closing(mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
 /// Says which version answered.
 pub(super) fn with_version(mut response: Response<Body>, release: &Release) -> Response<Body> {
     if let Ok(value) = shared_text(&release.version.number_text) {

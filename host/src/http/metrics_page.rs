@@ -1,5 +1,6 @@
 //! `GET /metrics` on its own port. Gauges that only matter when somebody looks are read at that moment.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
@@ -9,12 +10,12 @@ use axum::http::{HeaderValue, Response, header};
 use axum::routing::get;
 use batching::Mode;
 use model::ErrorCode;
-use plugin::RuntimeSnapshot;
+use plugin::{PoolSnapshot, RuntimeSnapshot};
 
 use super::{HttpState, answer};
 use crate::failure::RequestFailure;
 use crate::metrics::{QueueGauges, SandboxGauges};
-use crate::registry::{PluginSlot, ServedModel};
+use crate::registry::ServedModel;
 
 /// Every route of the metrics port.
 pub fn metrics_router(state: Arc<HttpState>) -> Router {
@@ -30,6 +31,7 @@ pub fn metrics_text(state: &HttpState) -> prometheus::Result<String> {
         show_model(state, model);
     }
     show_sandbox(state);
+    state.metrics.show_log_lines_dropped(crate::logging::lines_dropped());
     state.metrics.render()
 }
 
@@ -65,7 +67,7 @@ fn show_sandbox(state: &HttpState) {
 
 fn show_model(state: &HttpState, model: &ServedModel) {
     let metrics = &state.metrics;
-    let mut plugin = None;
+    let mut generations: BTreeMap<u64, PoolSnapshot> = BTreeMap::new();
     for release in model.releases.values() {
         let version = &release.version;
         let snapshot = version.batch.snapshot();
@@ -75,11 +77,13 @@ fn show_model(state: &HttpState, model: &ServedModel) {
             inline: snapshot.mode == Mode::Inline,
         };
         metrics.show_queue(&model.name, version.number, &queue);
-        if let PluginSlot::Serving(generation) = &release.plugin {
-            plugin = Some(generation.plugin.snapshot());
+        if let Some(generation) = release.generation() {
+            generations.entry(generation.number).or_insert_with(|| generation.plugin.snapshot());
         }
     }
-    if let Some(pool) = plugin {
-        metrics.show_plugin(&model.name, pool.warm, pool.created_total);
+    if !generations.is_empty() {
+        let warm = generations.values().map(|pool| pool.warm).sum();
+        let created = generations.values().map(|pool| pool.created_total).sum();
+        metrics.show_plugin(&model.name, warm, created);
     }
 }

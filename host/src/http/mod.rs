@@ -6,6 +6,7 @@ mod metrics_page;
 mod predict;
 mod request;
 pub mod server;
+mod tally;
 mod v2;
 pub mod v2_json;
 
@@ -40,6 +41,7 @@ pub struct HttpState {
     /// Where plugins run, for what it says of itself.
     pub sandbox: Arc<SandboxRuntime>,
     stopping: AtomicBool,
+    leaving: Arc<AtomicBool>,
 }
 
 impl HttpState {
@@ -52,12 +54,32 @@ impl HttpState {
         sandbox: Arc<SandboxRuntime>,
     ) -> Self {
         let admission = Semaphore::new(limits.in_flight_max);
-        Self { registry, limits, admission, metrics, sandbox, stopping: AtomicBool::new(false) }
+        Self {
+            registry,
+            limits,
+            admission,
+            metrics,
+            sandbox,
+            stopping: AtomicBool::new(false),
+            leaving: Arc::default(),
+        }
     }
 
-    /// From now on readiness fails and new requests are refused.
+    /// From now on readiness fails, and every answer asks its client to close the connection.
+    pub fn start_leaving(&self) {
+        self.leaving.store(true, Ordering::Release);
+    }
+
+    /// From now on new requests are refused, too.
     pub fn start_stopping(&self) {
+        self.start_leaving();
         self.stopping.store(true, Ordering::Release);
+    }
+
+    /// Whether readiness fails because the server is about to stop; for whoever writes answers.
+    #[must_use]
+    pub fn leaving(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.leaving)
     }
 
     /// Whether the server is stopping.

@@ -9,9 +9,11 @@ use axum::http::{HeaderMap, Request, Response, header};
 use model::ErrorCode;
 
 use super::request::{admit, read_body, request_id};
+use super::tally::Tally;
 use super::{HttpState, answer};
 use crate::failure::RequestFailure;
 use crate::pipeline::{self, PredictRequest};
+use crate::registry::Release;
 
 /// Predict on the version that serves by default.
 pub(super) async fn predict(
@@ -51,32 +53,45 @@ fn split_verb(segment: &str) -> Result<&str, RequestFailure> {
 
 async fn run(state: &HttpState, model: &str, version: Option<&str>, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let admitted = match admit(state, &parts.headers) {
-        Ok(admitted) => admitted,
-        Err(failure) => return answer::failure(&failure),
-    };
+    let mut tally = Tally::open(state);
     let release = match state.registry.pin(model, version) {
         Ok(release) => release,
-        Err(failure) => return answer::failure(&failure),
+        Err(failure) => {
+            tally.failed(&failure);
+            return answer::closing(answer::failure(&failure));
+        }
     };
+    tally.pinned(&release);
     let id = request_id(&parts.headers);
-    let response = match read_body(state, &parts.headers, body, admitted.deadline).await {
-        Err(failure) => answer::failure(&failure),
-        Ok(body) => {
-            let request = PredictRequest {
-                request_id: id.clone(),
-                content_type: text_header(&parts.headers, &header::CONTENT_TYPE),
-                accept: text_header(&parts.headers, &header::ACCEPT),
-                body,
-                deadline: admitted.deadline,
-            };
-            match pipeline::predict(&release, request).await {
-                Ok(response) => answer::from_plugin(response),
-                Err(failure) => answer::failure(&failure),
-            }
+    let response = match answer_pinned(state, &release, (&parts.headers, &id, body), &mut tally).await {
+        Ok(response) => answer::from_plugin(response),
+        Err(failure) => {
+            tally.failed(&failure);
+            let response = answer::failure(&failure);
+            if tally.body_was_read() { response } else { answer::closing(response) }
         }
     };
     answer::with_release(response, &release, &id)
+}
+
+async fn answer_pinned(
+    state: &HttpState,
+    release: &Release,
+    (headers, id, body): (&HeaderMap, &str, Body),
+    tally: &mut Tally<'_>,
+) -> Result<plugin::Response, RequestFailure> {
+    let admitted = admit(state, headers)?;
+    let body = read_body(state, headers, body, admitted.deadline).await?;
+    tally.body_read();
+    let request = PredictRequest {
+        request_id: id.to_owned(),
+        content_type: text_header(headers, &header::CONTENT_TYPE),
+        accept: text_header(headers, &header::ACCEPT),
+        body,
+        deadline: admitted.deadline,
+    };
+    tally.hand_over();
+    pipeline::predict(release, request).await
 }
 
 fn text_header(headers: &HeaderMap, name: &header::HeaderName) -> Option<String> {

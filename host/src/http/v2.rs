@@ -1,13 +1,15 @@
 //! The Open Inference Protocol v2 as Triton speaks it: health, metadata and JSON inference.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{Request, Response, StatusCode};
+use axum::http::{HeaderMap, Request, Response, StatusCode};
 use model::{ErrorCode, VersionNumber};
 
 use super::request::{admit, read_body};
+use super::tally::Tally;
 use super::v2_json::{
     InferAnswer, InferContext, ModelMetadata, V2Error, parse_infer, render_infer, render_metadata,
     render_server_metadata,
@@ -39,7 +41,7 @@ pub(super) async fn live() -> Response<Body> {
 
 /// `GET /v2/health/ready`: every model serves, and the server is not stopping.
 pub(super) async fn ready(State(state): State<Arc<HttpState>>) -> Response<Body> {
-    if state.is_stopping() {
+    if state.leaving().load(Ordering::Acquire) {
         return answer::failure(&RequestFailure::new(ErrorCode::ShuttingDown, "Server exiting"));
     }
     let ready = state.registry.snapshot().is_ready();
@@ -84,34 +86,42 @@ pub(super) async fn infer(
     request: Request<Body>,
 ) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let admitted = match admit(&state, &parts.headers) {
-        Ok(admitted) => admitted,
-        Err(failure) => return answer::failure(&failure),
-    };
     let (model, version) = split(&target);
+    let mut tally = Tally::open(&state);
     let release = match state.registry.pin(model, version) {
         Ok(release) => release,
-        Err(failure) => return answer::failure(&failure),
+        Err(failure) => {
+            tally.failed(&failure);
+            return answer::closing(answer::failure(&failure));
+        }
     };
-    let response = match read_body(&state, &parts.headers, body, admitted.deadline).await {
-        Ok(body) => infer_release(&state, &release, &body, admitted.deadline).await,
-        Err(failure) => Err(failure),
+    tally.pinned(&release);
+    let response = match infer_pinned(&state, &release, (&parts.headers, body), &mut tally).await {
+        Ok(body) => answer::json(body),
+        Err(failure) => {
+            tally.failed(&failure);
+            let response = answer::failure(&failure);
+            if tally.body_was_read() { response } else { answer::closing(response) }
+        }
     };
-    let response = response.map_or_else(|failure| answer::failure(&failure), answer::json);
     answer::with_version(response, &release)
 }
 
-async fn infer_release(
+async fn infer_pinned(
     state: &HttpState,
     release: &Release,
-    body: &[u8],
-    deadline: tokio::time::Instant,
+    (headers, body): (&HeaderMap, Body),
+    tally: &mut Tally<'_>,
 ) -> Result<Vec<u8>, RequestFailure> {
+    let admitted = admit(state, headers)?;
+    let body = read_body(state, headers, body, admitted.deadline).await?;
+    tally.body_read();
     let version: &LoadedVersion = &release.version;
     let model = version.model.as_str();
     let context = InferContext { model, signature: &version.signature, data_bytes_max: state.limits.body_bytes_max };
-    let request = parse_infer(body, &context)?;
-    let outputs = pipeline::infer(version, request.inputs, &request.outputs, deadline).await?;
+    let request = parse_infer(&body, &context)?;
+    tally.hand_over();
+    let outputs = pipeline::infer(version, request.inputs, &request.outputs, admitted.deadline).await?;
     let mut answer = Vec::new();
     let id = request.id.as_deref();
     let fields = InferAnswer { model, version: &version.number_text, id, outputs: &outputs };

@@ -2,15 +2,17 @@
 //! so that no request looks a label up. Owned by the app; others hold clones of the handles.
 
 pub mod names;
+mod observations;
 mod sandbox;
 mod version;
 
-use model::{ModelName, VersionNumber};
+use model::{ErrorCode, ModelName, VersionNumber};
 use prometheus::{
     Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
     exponential_buckets,
 };
 
+use observations::Observations;
 pub use sandbox::SandboxGauges;
 use sandbox::SandboxMetrics;
 pub use version::{Stage, VersionMetrics};
@@ -62,7 +64,8 @@ pub struct Metrics {
     plugin_created: IntGaugeVec,
     sandbox: SandboxMetrics,
     plugin_counter: prometheus::CounterVec,
-    plugin_observation: HistogramVec,
+    plugin_observation: Observations,
+    log_lines_dropped: IntGauge,
     limit: GaugeVec,
     models: IntGaugeVec,
     /// Requests held now.
@@ -149,12 +152,8 @@ impl Metrics {
                     &["model", "name"],
                 ),
             ),
-            plugin_observation: histograms(
-                names::PLUGIN_OBSERVATION,
-                "Histograms that plugins declare",
-                prometheus::DEFAULT_BUCKETS.to_vec(),
-                &["model", "name"],
-            ),
+            plugin_observation: registered(r, Ok(Observations::new())),
+            log_lines_dropped: gauge(names::LOG_LINES_DROPPED, "Log lines dropped since the start"),
             limit: registered(r, GaugeVec::new(Opts::new(names::LIMIT, "Limits in force, by name"), &["name"])),
             models: gauges(names::MODELS, "Models by state", &["state"]),
             in_flight: gauge(names::IN_FLIGHT, "Requests held now"),
@@ -172,6 +171,11 @@ impl Metrics {
     /// When the encoder refuses a family, which would be a fault of this file.
     pub fn render(&self) -> prometheus::Result<String> {
         TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+
+    /// Shows how many log lines have been dropped.
+    pub fn show_log_lines_dropped(&self, count: u64) {
+        self.log_lines_dropped.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Shows a limit.
@@ -225,6 +229,20 @@ impl Metrics {
         gauge.set(i64::try_from(generation).unwrap_or(i64::MAX));
     }
 
+    /// Forgets the gauges of a plugin that serves no version any more.
+    pub fn forget_plugin(&self, model: &ModelName) {
+        for gauges in [&self.plugin_warm, &self.plugin_created] {
+            // Absent already: nothing to forget.
+            let _ = gauges.remove_label_values(&[model.as_str()]);
+        }
+    }
+
+    /// Forgets the generation of a version that serves without a plugin.
+    pub fn forget_generation(&self, model: &ModelName, version: VersionNumber) {
+        // Absent already: nothing to forget.
+        let _ = self.plugin_generation.remove_label_values(&[model.as_str(), &version.to_string()]);
+    }
+
     /// Forgets the gauges of a version that serves no longer. Counters and histograms stay: they are history.
     pub fn forget_version(&self, model: &ModelName, version: VersionNumber) {
         let version = version.to_string();
@@ -256,11 +274,16 @@ impl Metrics {
         }
     }
 
-    /// Adds a value to a histogram that a plugin declared.
-    pub fn plugin_observe(&self, model: &ModelName, name: &str, value: f64) {
+    /// Adds a value to a histogram that a plugin declared with these bounds; none means the default ones.
+    pub fn plugin_observe(&self, model: &ModelName, name: &str, bounds: &[f64], value: f64) {
         if value.is_finite() {
-            self.plugin_observation.with_label_values(&[model.as_str(), name]).observe(value);
+            self.plugin_observation.observe(model, name, bounds, value);
         }
+    }
+
+    /// Counts a request that was refused before its model and version were known.
+    pub fn refused(&self, code: ErrorCode) {
+        self.requests.with_label_values(&["", "", code.as_str()]).inc();
     }
 }
 

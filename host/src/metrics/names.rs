@@ -48,6 +48,8 @@ pub const LIMIT: &str = "airlock_limit";
 pub const DRAINING: &str = "airlock_releases_draining";
 /// Models by state.
 pub const MODELS: &str = "airlock_models";
+/// Log lines dropped because the reader of standard error did not keep up.
+pub const LOG_LINES_DROPPED: &str = "airlock_log_lines_dropped";
 /// Build information.
 pub const BUILD: &str = "airlock_build_info";
 /// Connections open now.

@@ -1,5 +1,3 @@
-use model::ErrorCode;
-
 use super::*;
 
 /// Every family a scrape shows once each has a child, with its type.
@@ -22,7 +20,7 @@ fn metric_names() {
     metrics.plugin_dropped(&model, "log_lines", 1);
     metrics.plugin_stage(&model, "preprocess", "inline");
     metrics.plugin_count(&model, "c", 1.0);
-    metrics.plugin_observe(&model, "h", 1.0);
+    metrics.plugin_observe(&model, "h", &[], 1.0);
     let text = metrics.render().expect("encodes");
     let types: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     insta::assert_snapshot!(types.join("\n"), @r"
@@ -32,6 +30,7 @@ fn metric_names() {
     airlock_connections gauge
     airlock_engine_loads_total counter
     airlock_limit gauge
+    airlock_log_lines_dropped gauge
     airlock_models gauge
     airlock_plugin_calls_total counter
     airlock_plugin_counter_total counter
@@ -76,4 +75,23 @@ fn plugins_cannot_make_counters_shrink() {
     }
     let text = metrics.render().expect("encodes");
     assert!(text.contains("airlock_plugin_counter_total{model=\"m\",name=\"c\"} 2\n"), "{text}");
+}
+
+#[test]
+fn a_plugins_histogram_has_the_buckets_it_declares() {
+    let metrics = Metrics::new();
+    let model = ModelName::new("m").expect("a name");
+    let series = |name: &str, bound: &str| format!("{{model=\"m\",name=\"{name}\",le=\"{bound}\"}}");
+    metrics.plugin_observe(&model, "size", &[0.25, 0.75], 0.5);
+    metrics.plugin_observe(&model, "other", &[], 0.5);
+    let text = metrics.render().expect("encodes");
+    assert!(text.contains(&format!("{} 0\n", series("size", "0.25"))), "{text}");
+    assert!(text.contains(&format!("{} 1\n", series("size", "0.75"))), "{text}");
+    assert!(text.contains(&format!("{} 1\n", series("other", "0.5"))), "the default bounds: {text}");
+    metrics.plugin_observe(&model, "size", &[4.0], 0.5);
+    let text = metrics.render().expect("encodes");
+    assert!(
+        !text.contains(&series("size", "0.25")) && text.contains(&format!("{} 1\n", series("size", "4"))),
+        "{text}"
+    );
 }

@@ -48,6 +48,8 @@ pub struct Job {
     pub changed: BTreeSet<Unit>,
     /// Files of every unit at rest, changed or not.
     pub files: BTreeMap<Unit, Files>,
+    /// Units whose files are moving, or wait for another job.
+    pub moving: BTreeSet<Unit>,
     /// Units that do not come to rest, and why.
     pub restless: BTreeMap<Unit, String>,
     /// What is in force.
@@ -99,7 +101,12 @@ impl Refusal {
     }
 
     fn verification(failures: &[String]) -> Self {
-        Self { outcome: SwapOutcome::FailedToVerify, reason: failures.join("; ") }
+        let reason = format!(
+            "{} (fix: correct the plugin or the sample; where the change is meant, record it with airlock check \
+             --update-samples)",
+            failures.join("; ")
+        );
+        Self { outcome: SwapOutcome::FailedToVerify, reason }
     }
 }
 

@@ -2,7 +2,6 @@
 //! reason, or accepted and named in a warning. Texts are Triton's wherever Triton has one. Nothing here stops at the
 //! first problem; a value that is refused is replaced by its default so that the rest can be checked too.
 
-mod auto_complete;
 mod backend;
 mod block;
 mod ignored;
@@ -16,8 +15,6 @@ use std::path::{Component, Path};
 
 use model::{ModelConfig, ModelName};
 use prost_reflect::DynamicMessage;
-
-pub(crate) use auto_complete::auto_complete;
 
 use super::config_text::{ConfigDefaults, Node, default_model_config};
 use super::problem::Report;

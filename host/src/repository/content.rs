@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
+use super::problem::not_text;
+use super::regular;
 use super::samples::{self, Sample};
 use super::scan::Files;
 
@@ -79,8 +80,9 @@ impl Pieces {
                 pieces.component = Some(read_bounded(&full, component_bytes_max)?);
             } else if relative == Path::new("plugin.toml") {
                 let bytes = read_bounded(&full, MANIFEST_BYTES_MAX)?;
-                let text = String::from_utf8_lossy(&bytes);
-                pieces.manifest = Some(text.as_ref().into());
+                let text = std::str::from_utf8(&bytes);
+                let text = text.map_err(|_| ContentError::Problems(vec![not_text(&full).to_string()]))?;
+                pieces.manifest = Some(text.into());
             } else if let Ok(asset) = relative.strip_prefix("assets") {
                 let content = read_bounded(&full, assets_left)?;
                 assets_left -= content.len() as u64;
@@ -173,7 +175,7 @@ fn is_plugin_piece(relative: &Path) -> bool {
 }
 
 fn hash_file(path: &Path, hash: &mut Sha256) -> io::Result<()> {
-    let mut file = File::open(path)?;
+    let mut file = regular::open(path)?;
     let mut buffer = vec![0; 1 << 20];
     loop {
         match file.read(&mut buffer)? {
@@ -189,12 +191,10 @@ fn hash_file(path: &Path, hash: &mut Sha256) -> io::Result<()> {
 /// [`ContentError::Read`] and [`ContentError::TooLarge`]; no more than `max` bytes and one are read then.
 pub fn read_bounded(path: &Path, max: u64) -> Result<Bytes, ContentError> {
     let fail = |error| ContentError::Read { path: path.to_path_buf(), error };
-    let file = File::open(path).map_err(fail)?;
-    let size = file.metadata().map_err(fail)?.len();
-    let mut content = Vec::new();
-    file.take(max.saturating_add(1)).read_to_end(&mut content).map_err(fail)?;
+    let content = regular::read_up_to(path, max).map_err(fail)?;
     if content.len() as u64 > max {
-        // It may have grown since.
+        let size = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        // It may have changed since.
         let got = size.max(content.len() as u64);
         return Err(ContentError::TooLarge { path: path.to_path_buf(), got, max });
     }

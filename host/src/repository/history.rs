@@ -43,6 +43,12 @@ impl History {
         Self { root: state_dir.join("history"), keep }
     }
 
+    /// The folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Generations of `model` on record, oldest first. Entries that cannot be read are left out.
     #[must_use]
     pub fn records(&self, model: &ModelName) -> Vec<GenerationRecord> {
@@ -82,7 +88,10 @@ impl History {
         if temporary.exists() {
             fs::remove_dir_all(&temporary)?;
         }
-        write_folder(&temporary, record, content)?;
+        write_folder(&temporary, record, content).inspect_err(|_| {
+            // What could not be written whole is worth nothing; where it cannot be removed either, the next one does.
+            let _ = fs::remove_dir_all(&temporary);
+        })?;
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }

@@ -90,7 +90,10 @@ fn write(history: &History, model: &ModelName, record: &GenerationRecord, conten
     }
     if let Err(error) = history.save(model, record, content) {
         let generation = record.generation;
-        tracing::error!(%model, generation, %error, "the plugin history could not be written");
+        tracing::error!(
+            %model, generation, %error, folder = %history.root().display(),
+            "the plugin history could not be written; make room there, or choose another --state-dir"
+        );
     }
 }
 

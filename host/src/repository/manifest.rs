@@ -6,15 +6,19 @@ use plugin::{Limits, MetricKind, PlacementPolicy, WarmPolicy};
 
 use super::plugin_toml::{DeclaredMetrics, PluginLimits, Reuse, StageExecution};
 
-/// Bounds of one call; memory at most `memory_bytes_max`.
-pub(super) fn limits(asked: &PluginLimits, memory_bytes_max: usize) -> Limits {
+/// Bounds of one call.
+pub(super) fn limits(asked: &PluginLimits) -> Limits {
     let bytes = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
     Limits {
         time: asked.time(),
-        memory_bytes: bytes(asked.memory_bytes()).min(memory_bytes_max),
+        memory_bytes: bytes(asked.memory_bytes()),
         body_bytes_max: bytes(asked.output_bytes()),
         tensor_bytes_max: bytes(asked.output_bytes()),
         log_lines_max: asked.log_lines as usize,
+        carry_bytes_max: (asked.carry_kb as usize) << 10,
+        headers_max: asked.headers as usize,
+        header_bytes_max: asked.header_bytes as usize,
+        log_line_bytes_max: asked.log_line_bytes as usize,
         log_bytes_max: (asked.log_lines as usize).saturating_mul(asked.log_line_bytes as usize),
         ..Limits::default()
     }

@@ -15,6 +15,7 @@ pub mod plugin_toml;
 pub mod private_copy;
 pub mod problem;
 pub mod reconciler;
+mod regular;
 pub mod samples;
 pub mod scan;
 pub mod settle;

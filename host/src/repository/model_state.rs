@@ -24,6 +24,8 @@ pub(super) struct ModelState {
     pub restless: BTreeMap<Unit, String>,
     /// Whether a first job has been done, well or badly.
     pub tried: bool,
+    /// Why its folder cannot be looked at now.
+    pub unreadable: Option<String>,
     /// Since when its folder is gone.
     pub gone_since: Option<Moment>,
 }
@@ -39,6 +41,7 @@ impl ModelState {
             restless: BTreeMap::new(),
             busy: false,
             tried: false,
+            unreadable: None,
             gone_since: None,
         }
     }
@@ -55,11 +58,14 @@ impl ModelState {
         let usable = |unit: &Unit, settling: &Settling| {
             (settling.is_settled() || changed.contains(unit)) && !is_removed(*unit, settling, &self.dir)
         };
-        let files = self.units.iter().filter(|(unit, settling)| usable(unit, settling));
-        let files = files.map(|(unit, settling)| (*unit, settling.files().clone())).collect();
+        let (usable, unusable): (Vec<_>, Vec<_>) =
+            self.units.iter().partition(|(unit, settling)| usable(unit, settling));
+        let files = usable.into_iter().map(|(unit, settling)| (*unit, settling.files().clone())).collect();
+        let here = |(unit, settling): &(&Unit, &Settling)| !is_removed(**unit, settling, &self.dir);
+        let moving = unusable.into_iter().filter(here).map(|(unit, _)| *unit).collect();
         self.busy = true;
         let (restless, basis) = (self.restless.clone(), self.basis.clone());
-        Job { name: name.clone(), dir: self.dir.clone(), changed, files, restless, basis }
+        Job { name: name.clone(), dir: self.dir.clone(), changed, files, moving, restless, basis }
     }
 
     /// A job has read a unit when its files were `files` (`None`: gone). If they still are, it is dealt with.

@@ -2,6 +2,7 @@
 //! decision, taken elsewhere; everything here is only a request, within named bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -83,6 +84,12 @@ pub struct PluginLimits {
     pub log_lines: u32,
     /// Bytes of one log line.
     pub log_line_bytes: u32,
+    /// What `preprocess` may have carried to `postprocess`, in KiB.
+    pub carry_kb: u32,
+    /// Headers of an answer.
+    pub headers: u32,
+    /// Bytes of the names and values of an answer's headers.
+    pub header_bytes: u32,
 }
 
 impl PluginLimits {
@@ -107,7 +114,16 @@ impl PluginLimits {
 
 impl Default for PluginLimits {
     fn default() -> Self {
-        Self { memory_mb: 256, time_ms: 1000, output_mb: 16, log_lines: 100, log_line_bytes: 4096 }
+        Self {
+            memory_mb: 256,
+            time_ms: 1000,
+            output_mb: 16,
+            log_lines: 100,
+            log_line_bytes: 4096,
+            carry_kb: 1024,
+            headers: 32,
+            header_bytes: 8192,
+        }
     }
 }
 
@@ -124,6 +140,25 @@ pub struct RequestedGrants {
     pub clock: bool,
     /// Random numbers that differ.
     pub random: bool,
+}
+
+impl RequestedGrants {
+    /// Whether it asks for nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for RequestedGrants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named =
+            [("headers", self.headers.len()), ("key_value", self.key_value.len()), ("models", self.models.len())];
+        let named = named.into_iter().filter(|(_, count)| *count > 0).map(|(name, _)| name);
+        let flags = [("clock", self.clock), ("random", self.random)];
+        let flags = flags.into_iter().filter(|(_, asked)| *asked).map(|(name, _)| name);
+        f.write_str(&named.chain(flags).collect::<Vec<_>>().join(", "))
+    }
 }
 
 /// Metrics a plugin may write; others are dropped and counted.
@@ -170,7 +205,9 @@ fn manifest(root: &Table<'_>, report: &mut Report<'_>) -> PluginManifest {
 }
 
 fn limits(table: &Table<'_>, report: &mut Report<'_>) -> PluginLimits {
-    table.check_keys(&["memory_mb", "time_ms", "output_mb", "log_lines", "log_line_bytes"], report);
+    const KEYS: [&str; 8] =
+        ["memory_mb", "time_ms", "output_mb", "log_lines", "log_line_bytes", "carry_kb", "headers", "header_bytes"];
+    table.check_keys(&KEYS, report);
     let default = PluginLimits::default();
     PluginLimits {
         memory_mb: table.whole("memory_mb", 1..=4096, report).unwrap_or(default.memory_mb),
@@ -178,6 +215,9 @@ fn limits(table: &Table<'_>, report: &mut Report<'_>) -> PluginLimits {
         output_mb: table.whole("output_mb", 1..=1024, report).unwrap_or(default.output_mb),
         log_lines: table.whole("log_lines", 0..=10_000, report).unwrap_or(default.log_lines),
         log_line_bytes: table.whole("log_line_bytes", 64..=65_536, report).unwrap_or(default.log_line_bytes),
+        carry_kb: table.whole("carry_kb", 0..=65_536, report).unwrap_or(default.carry_kb),
+        headers: table.whole("headers", 0..=256, report).unwrap_or(default.headers),
+        header_bytes: table.whole("header_bytes", 256..=65_536, report).unwrap_or(default.header_bytes),
     }
 }
 

@@ -2,7 +2,10 @@
 //! such files gather all their problems in a [`Report`] and decide at the end; nobody stops at the first.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+
+use super::regular;
 
 /// Whether a problem stops the folder from being served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +71,48 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
+/// Most bytes of a file that people write by hand.
+const TEXT_BYTES_MAX: u64 = 1 << 20;
+
+/// Most problems told of one file.
+const PROBLEMS_MAX: usize = 100;
+
+/// Most characters of a message; the rest of what a file says is in the file.
+const MESSAGE_CHARS_MAX: usize = 600;
+
+/// The text of a file that people write by hand; `None` where there is no such file.
+///
+/// # Errors
+/// One [`Problem`], with its way out, when it cannot be read as text.
+pub fn read_text(file: &Path) -> Result<Option<String>, Vec<Problem>> {
+    match regular::read_up_to(file, TEXT_BYTES_MAX) {
+        Ok(bytes) if bytes.len() as u64 > TEXT_BYTES_MAX => {
+            let size = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
+            let message = format!("the file has {size} bytes; it may have at most {TEXT_BYTES_MAX}");
+            Err(vec![Problem::of_file(file, message)])
+        }
+        Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| vec![not_text(file)]),
+        Err(error) if error.kind() == ErrorKind::NotFound && file.symlink_metadata().is_err() => Ok(None),
+        Err(error) => Err(vec![unreadable(file, &error)]),
+    }
+}
+
+fn unreadable(file: &Path, error: &std::io::Error) -> Problem {
+    let (message, fix) = match error.kind() {
+        ErrorKind::NotFound => ("it is a link to nothing".to_owned(), "put the file itself there"),
+        ErrorKind::IsADirectory => ("it is a folder".to_owned(), "put a text file there, or remove the folder"),
+        ErrorKind::PermissionDenied => ("it may not be read".to_owned(), "make it readable for the server's user"),
+        _ => (format!("it cannot be read: {error}"), "copy it there again"),
+    };
+    Problem::of_file(file, message).with_fix(fix)
+}
+
+/// The problem of a file that is no text.
+#[must_use]
+pub fn not_text(file: &Path) -> Problem {
+    Problem::of_file(file, "it is not UTF-8 text").with_fix("save it as UTF-8")
+}
+
 /// Problems as one error, a line each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
@@ -95,11 +140,12 @@ pub(super) struct Report<'a> {
     file: &'a Path,
     text: &'a str,
     problems: Vec<Problem>,
+    errors_left_out: usize,
 }
 
 impl<'a> Report<'a> {
     pub(super) fn new(file: &'a Path, text: &'a str) -> Self {
-        Self { file, text, problems: Vec::new() }
+        Self { file, text, problems: Vec::new(), errors_left_out: 0 }
     }
 
     pub(super) fn file(&self) -> &'a Path {
@@ -107,7 +153,7 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn has_errors(&self) -> bool {
-        self.problems.iter().any(|problem| problem.severity == Severity::Error)
+        self.errors_left_out > 0 || self.problems.iter().any(|problem| problem.severity == Severity::Error)
     }
 
     pub(super) fn error(
@@ -117,14 +163,21 @@ impl<'a> Report<'a> {
         message: impl Into<String>,
         fix: impl Into<Option<String>>,
     ) {
-        let location = at.into().map(|offset| line_and_column(self.text, offset));
+        self.add(at.into(), field.into(), message.into(), (fix.into(), Severity::Error));
+    }
+
+    fn add(&mut self, at: Option<usize>, field: String, message: String, (fix, severity): (Option<String>, Severity)) {
+        if self.problems.len() >= PROBLEMS_MAX {
+            self.errors_left_out += usize::from(severity == Severity::Error);
+            return;
+        }
         self.problems.push(Problem {
             file: self.file.to_owned(),
-            location,
-            field: field.into(),
-            message: message.into(),
-            fix: fix.into(),
-            severity: Severity::Error,
+            location: at.map(|offset| line_and_column(self.text, offset)),
+            field: clipped(field),
+            message: clipped(message),
+            fix: fix.map(clipped),
+            severity,
         });
     }
 
@@ -134,16 +187,25 @@ impl<'a> Report<'a> {
         field: impl Into<String>,
         message: impl Into<String>,
     ) {
-        self.error(at, field, message, None);
-        if let Some(last) = self.problems.last_mut() {
-            last.severity = Severity::Warning;
-        }
+        self.add(at.into(), field.into(), message.into(), (None, Severity::Warning));
     }
 
     /// The value and the warnings, or every problem, in the order of the text.
     pub(super) fn finish<T>(mut self, value: T) -> Result<(T, Vec<Problem>), Vec<Problem>> {
         self.problems.sort_by_key(|problem| problem.location);
+        if self.errors_left_out > 0 {
+            let message = format!("{} further problems are left out", self.errors_left_out);
+            self.problems.push(Problem::of_file(self.file, message));
+        }
         if self.has_errors() { Err(self.problems) } else { Ok((value, self.problems)) }
+    }
+}
+
+/// A text that names a value from the file, cut where the value is long.
+fn clipped(text: String) -> String {
+    match text.char_indices().nth(MESSAGE_CHARS_MAX) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text,
     }
 }
 
@@ -185,6 +247,19 @@ mod tests {
         assert_eq!(problem.to_string(), "m/config.pbtxt:3:5: max_batch_size: is not UTF-8 (fix: save it as UTF-8)");
         let both = Problems(vec![problem, Problem::of_file(Path::new("b"), "c")]);
         assert_eq!(both.to_string(), "m/config.pbtxt:3:5: max_batch_size: is not UTF-8 (fix: save it as UTF-8)\nb: c");
+    }
+
+    #[test]
+    fn a_file_full_of_mistakes_is_told_of_a_hundred_and_of_how_many_more() {
+        let text = "x\n".repeat(1_000);
+        let mut report = Report::new(Path::new("f"), &text);
+        for line in 0..1_000 {
+            report.error(line * 2, "", "y".repeat(5_000), None);
+        }
+        let problems = report.finish(()).expect_err("problems");
+        assert_eq!(problems.len(), PROBLEMS_MAX + 1);
+        assert_eq!(problems[PROBLEMS_MAX].to_string(), "f: 900 further problems are left out");
+        assert!(problems[0].to_string().len() < 700);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! host stops then.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -25,8 +25,11 @@ use super::settle::{Observation, SettlePolicy, Settling};
 use super::watcher::{FileWatcher, Hints};
 use super::workshop::Workshop;
 use crate::metrics::SwapOutcome;
-use crate::registry::{ModelRegistry, PluginSlot, ServedModel};
+use crate::registry::{ModelRegistry, ServedModel};
 use crate::settings::Rescan;
+
+/// The part of a model that a problem of its whole folder is recorded under.
+const FOLDER: &str = "folder";
 
 /// What wakes the reconciler.
 pub enum Wake {
@@ -231,15 +234,22 @@ impl Loop {
 
     fn scan_all(&mut self, now: Moment) {
         let mut found: HashMap<ModelName, PathBuf> = HashMap::new();
+        let mut seen = BTreeSet::new();
         let mut all_listed = true;
         for root in self.parts.roots.clone() {
             match scan_repository(&root) {
                 Ok(files) => {
                     self.unlistable.remove(&root);
+                    seen.extend(files.skipped.iter().map(|(path, _)| path.clone()));
                     self.report_skipped(&files.skipped);
+                    for (name, (dir, reason)) in files.unreadable {
+                        found.entry(name.clone()).or_insert_with(|| dir.clone());
+                        self.observe_unreadable(&name, &dir, &reason);
+                    }
                     for (name, model) in files.models {
                         if let Some(first) = found.get(&name) {
                             let reason = format!("model '{name}' is already in {}", first.display());
+                            seen.insert(model.dir.clone());
                             self.report_skipped(&[(model.dir, reason)]);
                             continue;
                         }
@@ -259,6 +269,7 @@ impl Loop {
             }
         }
         if all_listed {
+            self.skipped.retain(|path, _| seen.contains(path));
             let gone: Vec<ModelName> = self.models.keys().filter(|name| !found.contains_key(*name)).cloned().collect();
             for name in gone {
                 self.observe_gone(&name, now);
@@ -275,7 +286,7 @@ impl Loop {
             .collect();
         match dirs.first().map(|dir| scan_model(dir)) {
             Some(Ok(files)) => self.observe(name, files, now),
-            Some(Err(error)) => self.report_skipped(&[(dirs[0].clone(), error.to_string())]),
+            Some(Err(error)) => self.observe_unreadable(name, &dirs[0], &error.to_string()),
             None if self.parts.roots.iter().all(|root| root.is_dir()) => self.observe_gone(name, now),
             None => {}
         }
@@ -298,6 +309,7 @@ impl Loop {
             let reason = "it has neither a config.pbtxt, nor a version folder, nor a plugin".to_owned();
             return self.report_skipped(&[(files.dir, reason)]);
         }
+        self.observe_readable(name);
         let state = self.models.entry(name.clone()).or_insert_with(|| ModelState::new(files.dir.clone()));
         state.dir.clone_from(&files.dir);
         state.gone_since = None;
@@ -344,10 +356,47 @@ impl Loop {
         state.restless.insert(unit, reason.to_owned());
         if state.basis.served.is_none() {
             let problems = state.restless.iter().map(|(unit, reason)| (unit.to_string(), reason.clone())).collect();
-            let (name, releases) = (name.clone(), BTreeMap::new());
-            self.parts.registry.publish(Arc::new(ServedModel { name, config: None, releases, problems }));
+            self.parts.registry.publish(Arc::new(ServedModel { problems, ..ServedModel::empty(name.clone()) }));
         }
         report_restless(name, unit, &self.parts.workshop, reason);
+    }
+
+    /// A model's folder is there and cannot be looked at: what serves, serves on. One record per reason.
+    fn observe_unreadable(&mut self, name: &ModelName, dir: &Path, reason: &str) {
+        let state = self.models.entry(name.clone()).or_insert_with(|| ModelState::new(dir.to_path_buf()));
+        state.gone_since = None;
+        state.tried = true;
+        if state.unreadable.as_deref() == Some(reason) {
+            return;
+        }
+        state.unreadable = Some(reason.to_owned());
+        self.parts.workshop.metrics.swap(name, SwapOutcome::FailedToBuild);
+        tracing::error!(
+            model = %name, part = FOLDER, outcome = SwapOutcome::FailedToBuild.as_str(), reason,
+            "the model's folder cannot be read; what served before serves on"
+        );
+        self.publish_problem(name, Some(reason));
+    }
+
+    fn observe_readable(&mut self, name: &ModelName) {
+        if self.models.get_mut(name).and_then(|state| state.unreadable.take()).is_some() {
+            self.publish_problem(name, None);
+        }
+    }
+
+    /// Publishes what serves with or without a problem of its folder.
+    fn publish_problem(&mut self, name: &ModelName, reason: Option<&str>) {
+        let Some(state) = self.models.get_mut(name) else { return };
+        let mut served = state.basis.served.as_deref().cloned().unwrap_or_else(|| ServedModel::empty(name.clone()));
+        match reason {
+            Some(reason) => drop(served.problems.insert(FOLDER.to_owned(), reason.to_owned())),
+            None => drop(served.problems.remove(FOLDER)),
+        }
+        let served = Arc::new(served);
+        if state.basis.served.is_some() {
+            state.basis.served = Some(Arc::clone(&served));
+        }
+        self.parts.registry.publish(served);
     }
 
     /// A model's folder is gone; when it stays gone, the model is removed.
@@ -402,10 +451,12 @@ impl Loop {
         for record in &records {
             self.report(name, record);
         }
+        let metrics = &self.parts.workshop.metrics;
         for release in served.releases.values() {
-            if let PluginSlot::Serving(generation) = &release.plugin {
-                let metrics = &self.parts.workshop.metrics;
-                metrics.show_generation(name, release.version.number, generation.number);
+            let version = release.version.number;
+            match release.generation() {
+                Some(generation) => metrics.show_generation(name, version, generation.number),
+                None => metrics.forget_generation(name, version),
             }
         }
         if let Some(old) = old {
@@ -421,6 +472,9 @@ impl Loop {
         let SwapRecord { part, outcome, generation, reason } = record;
         let outcome = outcome.as_str();
         match reason {
+            None if part == "plugin" && generation.is_none() => {
+                tracing::warn!(model = %name, part, outcome, "plugin removed; the model serves without one");
+            }
             None => tracing::info!(model = %name, part, outcome, generation, "published"),
             Some(reason) => {
                 tracing::error!(model = %name, part, outcome, generation, reason, "refused; what served before serves on");
@@ -435,10 +489,19 @@ impl Loop {
             let successor = new.and_then(|served| served.releases.get(number));
             if successor.is_none() {
                 metrics.forget_version(&old.name, *number);
+                tracing::info!(model = %old.name, version = %number, "version no longer served");
             }
             if !successor.is_some_and(|release_now| Arc::ptr_eq(&release_now.version, &release.version)) {
                 release.version.start_draining(&metrics.draining);
             }
+            if let Some(generation) = release.generation()
+                && !new.is_some_and(|served| served.serves(generation))
+            {
+                generation.start_draining(&metrics.draining);
+            }
+        }
+        if !new.is_some_and(|served| served.releases.values().any(|release| release.generation().is_some())) {
+            metrics.forget_plugin(&old.name);
         }
     }
 
@@ -459,6 +522,13 @@ impl Loop {
             self.first_pass = false;
             self.parts.registry.first_pass_done();
             tracing::info!(models = self.models.len(), ready, "first pass over the model repositories done");
+            if self.models.is_empty() {
+                let repositories: Vec<_> = self.parts.roots.iter().map(|root| root.display().to_string()).collect();
+                tracing::warn!(
+                    ?repositories,
+                    "no model found; a repository holds one folder per model, such as my_model/1/model.onnx"
+                );
+            }
         }
     }
 }

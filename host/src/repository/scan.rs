@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -32,14 +33,25 @@ impl Stat {
     /// # Errors
     /// As `stat(2)`.
     pub fn of(path: &Path) -> io::Result<Self> {
-        let meta = std::fs::metadata(path)?;
-        Ok(Self {
+        std::fs::metadata(path).map(|metadata| Self::from(&metadata))
+    }
+
+    /// Looks at an entry of a folder: through links, or at the link itself where it leads nowhere. A link to nothing is a
+    /// file that cannot be read, not the absence of one.
+    fn of_entry(path: &Path) -> io::Result<Self> {
+        Self::of(path).or_else(|_| std::fs::symlink_metadata(path).map(|metadata| Self::from(&metadata)))
+    }
+}
+
+impl From<&Metadata> for Stat {
+    fn from(meta: &Metadata) -> Self {
+        Self {
             device: meta.dev(),
             inode: meta.ino(),
             size: meta.size(),
             modified: (meta.mtime(), meta.mtime_nsec()),
             changed: (meta.ctime(), meta.ctime_nsec()),
-        })
+        }
     }
 }
 
@@ -92,7 +104,9 @@ pub struct ModelFiles {
 pub struct RepositoryFiles {
     /// By name.
     pub models: BTreeMap<ModelName, ModelFiles>,
-    /// Folders left alone, and why.
+    /// Models whose folder is there and cannot be looked at, and why: nothing may be concluded from that.
+    pub unreadable: BTreeMap<ModelName, (PathBuf, String)>,
+    /// Folders that are no models, and why.
     pub skipped: Vec<(PathBuf, String)>,
 }
 
@@ -109,20 +123,26 @@ pub fn scan_repository(root: &Path) -> io::Result<RepositoryFiles> {
             found.skipped.push((dir, "its name is not UTF-8".to_owned()));
             continue;
         };
-        if text.starts_with('.') || text == "lost+found" || !dir.is_dir() {
+        if text.starts_with('.') || text == "lost+found" || !may_be_folder(&dir) {
             continue;
         }
         match ModelName::new(&text) {
             Err(error) => found.skipped.push((dir, error.to_string())),
             Ok(name) => match scan_model(&dir) {
-                Ok(files) => {
-                    found.models.insert(name, files);
-                }
-                Err(error) => found.skipped.push((dir, error.to_string())),
+                Ok(files) => drop(found.models.insert(name, files)),
+                Err(error) => drop(found.unreadable.insert(name, (dir, error.to_string()))),
             },
         }
     }
     Ok(found)
+}
+
+/// Whether this is a folder, or something of which the file system cannot tell.
+fn may_be_folder(path: &Path) -> bool {
+    match std::fs::metadata(path) {
+        Ok(metadata) => metadata.is_dir(),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
 }
 
 /// Looks at one model's folder.
@@ -141,13 +161,18 @@ pub fn scan_model(dir: &Path) -> io::Result<ModelFiles> {
             continue;
         }
         let into = files.units.entry(unit).or_default();
-        if is_dir {
+        if is_dir && !is_file_by_name(&name) {
             walk(dir, Path::new(&name), DEPTH_MAX, &mut left, into)?;
-        } else if let Ok(stat) = Stat::of(&path) {
+        } else if let Ok(stat) = Stat::of_entry(&path) {
             into.insert(PathBuf::from(name), stat);
         }
     }
     Ok(files)
+}
+
+/// Names under which a file is expected: a folder there is a file that cannot be read, not the absence of one.
+fn is_file_by_name(name: &str) -> bool {
+    matches!(name, "config.pbtxt" | "plugin.wasm" | "plugin.toml")
 }
 
 fn unit_of(name: &str) -> Option<Unit> {
@@ -170,12 +195,12 @@ fn walk(base: &Path, relative: &Path, depth: usize, left: &mut usize, into: &mut
         }
         let below = relative.join(&name);
         let path = base.join(&below);
-        if path.is_dir() {
+        *left = left.checked_sub(1).ok_or_else(|| {
+            io::Error::other(format!("{} has more than {FILES_PER_MODEL_MAX} files and folders", base.display()))
+        })?;
+        if path.is_dir() && !is_file_by_name(&name.to_string_lossy()) {
             walk(base, &below, depth, left, into)?;
-        } else if let Ok(stat) = Stat::of(&path) {
-            *left = left.checked_sub(1).ok_or_else(|| {
-                io::Error::other(format!("{} has more than {FILES_PER_MODEL_MAX} files", base.display()))
-            })?;
+        } else if let Ok(stat) = Stat::of_entry(&path) {
             into.insert(below, stat);
         }
     }
@@ -229,6 +254,19 @@ mod tests {
             .map(|(unit, files)| (unit.to_owned(), files.into_iter().map(str::to_owned).collect()))
             .collect();
         assert_eq!(units, expected);
+    }
+
+    #[test]
+    fn a_model_that_cannot_be_looked_at_is_told_from_one_that_is_gone() {
+        let root = tempfile::tempdir().expect("temporary folder");
+        write(root.path(), "deep/assets/1/2/3/4/5/6/7/8/x");
+        write(root.path(), "fine/1/model.onnx");
+        std::os::unix::fs::symlink("loop", root.path().join("loop")).expect("linked");
+        std::os::unix::fs::symlink("nowhere", root.path().join("gone")).expect("linked");
+        let found = scan_repository(root.path()).expect("listed");
+        let names = |names: Vec<&ModelName>| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        assert_eq!(names(found.models.keys().collect()), ["fine"]);
+        assert_eq!(names(found.unreadable.keys().collect()), ["deep", "loop"]);
     }
 
     #[test]

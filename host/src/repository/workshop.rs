@@ -10,14 +10,13 @@ use model::{LoadError, LoadRequest, LoadedModel, ModelConfig, ModelLoader, Model
 use plugin::{CompileError, Plugin, PluginSpec, SandboxRuntime};
 use tokio::runtime::Handle;
 
-use super::config_rules::auto_complete;
 use super::config_text::{ConfigDefaults, default_model_config, parse_model_config};
 use super::content::PluginContent;
 use super::history::History;
 use super::manifest;
 use super::plugin_toml::{PluginKind, PluginManifest, parse_plugin_toml};
 use super::private_copy::LoadingFolder;
-use super::problem::Problem;
+use super::problem::{Problem, read_text};
 use crate::generation::{GenerationParts, GenerationSink, PluginGeneration};
 use crate::janitor::ChoreSender;
 use crate::metrics::Metrics;
@@ -67,8 +66,19 @@ pub enum BuildError {
     /// It is of a kind that this version does not serve.
     #[error("plugin.toml says kind = \"pipeline\"; this version serves plugins of kind \"adapter\" only")]
     Kind,
+    /// It asks for more memory than the operator allows.
+    #[error(
+        "plugin.toml: limits.memory_mb is {asked_mb} and may be at most {allowed_mb} here; lower it, or raise \
+         --plugin-memory-mb"
+    )]
+    MemoryOverMaximum {
+        /// MiB asked for.
+        asked_mb: u64,
+        /// MiB allowed.
+        allowed_mb: u64,
+    },
     /// The component does not compile or is not for this host.
-    #[error(transparent)]
+    #[error("plugin.wasm: {0}")]
     Compile(#[from] CompileError),
     /// The sandbox cannot hold it.
     #[error(transparent)]
@@ -94,13 +104,7 @@ impl Workshop {
     /// Every problem of the file.
     pub fn read_config(&self, name: &ModelName, dir: &Path) -> Result<ModelConfig, Vec<Problem>> {
         let file = dir.join("config.pbtxt");
-        let text = match std::fs::read_to_string(&file) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(default_model_config(name, &self.defaults));
-            }
-            Err(error) => return Err(vec![Problem::of_file(&file, error.to_string())]),
-        };
+        let Some(text) = read_text(&file)? else { return Ok(default_model_config(name, &self.defaults)) };
         let (config, warnings) = parse_model_config(&file, &text, name, &self.defaults)?;
         for warning in warnings {
             tracing::warn!(model = %name, "{warning}");
@@ -119,8 +123,8 @@ impl Workshop {
         number: VersionNumber,
         digest: Arc<str>,
     ) -> Result<LoadedVersion, LoadError> {
-        let (config, loaded) = self.load_file(declared, &version_file(declared, dir, number), number)?;
-        let LoadedModel { signature, instances, provider } = loaded;
+        let loaded = self.load_file(declared, &version_file(declared, dir, number), number)?;
+        let LoadedModel { config, signature, instances, provider } = loaded;
         self.metrics.engine_load(&config.name);
         let metrics = Arc::new(self.metrics.version(&config.name, number));
         let signature = Arc::new(signature);
@@ -148,39 +152,22 @@ impl Workshop {
     }
 
     /// Loads the model at `file`, or at a private copy of it; errors name `file`.
-    fn load_file(
-        &self,
-        declared: &ModelConfig,
-        file: &Path,
-        number: VersionNumber,
-    ) -> Result<(ModelConfig, LoadedModel), LoadError> {
+    fn load_file(&self, declared: &ModelConfig, file: &Path, number: VersionNumber) -> Result<LoadedModel, LoadError> {
         let source = self.loading.source(file)?;
-        let load = || {
-            let config = self.completed_config(declared, number, source.path())?;
-            let request = LoadRequest { config: &config, version: number, path: source.path() };
-            let loaded = self.loader.load(&request)?;
-            Ok((config, loaded))
-        };
-        load().map_err(|error| match error {
+        let request = LoadRequest { config: declared, version: number, path: source.path() };
+        self.loader.load(&request).map_err(|error| match error {
             LoadError::File { message, .. } => LoadError::File { path: file.to_path_buf(), message },
             other => other,
         })
     }
 
-    /// The configuration with what only the model's file can tell.
-    fn completed_config(
-        &self,
-        declared: &ModelConfig,
-        number: VersionNumber,
-        path: &Path,
-    ) -> Result<ModelConfig, LoadError> {
-        let mut config = declared.clone();
-        if config.inputs.is_empty() || config.outputs.is_empty() {
-            let signature = self.loader.inspect(&LoadRequest { config: declared, version: number, path })?;
-            auto_complete(&mut config, &signature)
-                .map_err(|error| LoadError::Mismatch { problems: vec![error.to_string()] })?;
+    /// What a plugin asks for is given or refused, never cut down in silence.
+    fn check_memory(&self, manifest: &PluginManifest) -> Result<(), BuildError> {
+        let (asked, allowed) = (manifest.limits.memory_bytes(), self.plugin_memory_bytes_max as u64);
+        if asked <= allowed {
+            return Ok(());
         }
-        Ok(config)
+        Err(BuildError::MemoryOverMaximum { asked_mb: asked >> 20, allowed_mb: allowed >> 20 })
     }
 
     /// Compiles a plugin and makes a generation of it.
@@ -201,16 +188,26 @@ impl Workshop {
         if manifest.kind == PluginKind::Pipeline {
             return Err(BuildError::Kind);
         }
+        self.check_memory(&manifest)?;
+        if !manifest.grants.is_empty() {
+            let asked = manifest.grants.to_string();
+            tracing::warn!(model = %model, generation = number, asked, "this version grants nothing; calls are denied");
+        }
         let compiled = self.sandbox.compile(&content.component)?;
         tracing::debug!(
             model = %model, generation = number, digest = compiled.digest(), cache_hit = compiled.cache_hit(),
             compile_ms = compiled.compile_time().as_millis(), "component compiled"
         );
-        let sink = GenerationSink { model: model.clone(), generation: number, metrics: self.metrics.clone() };
+        let sink = GenerationSink {
+            model: model.clone(),
+            generation: number,
+            metrics: self.metrics.clone(),
+            histograms: manifest.metrics.histograms.clone(),
+        };
         let spec = PluginSpec {
             model: model.clone(),
             generation: number,
-            limits: manifest::limits(&manifest.limits, self.plugin_memory_bytes_max),
+            limits: manifest::limits(&manifest.limits),
             reuse: manifest::reuse(manifest.reuse),
             placement: manifest::placement(manifest.execution),
             metrics: manifest::metrics(&manifest.metrics),

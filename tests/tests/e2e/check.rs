@@ -21,7 +21,7 @@ async fn a_good_repository_passes_and_is_left_as_it_was() -> Result<()> {
     folder.write_folder("samples", &scaler::sample_of_shape())?;
     let before = repository.contents()?;
     let printed = check(&repository, &[], 0).await?;
-    assert!(printed.ends_with("1 models checked, 0 errors, 0 warnings\n"), "{printed}");
+    assert!(printed.ends_with("1 model checked, 0 errors, 0 warnings\n"), "{printed}");
     assert_eq!(repository.contents()?, before);
     Ok(())
 }
@@ -71,7 +71,7 @@ async fn every_problem_is_told_at_once() -> Result<()> {
 #[tokio::test]
 async fn a_repository_that_is_not_there_is_named() -> Result<()> {
     let printed = finish(airlock(&["check", "absent"])?).await?.expect_code(1)?;
-    assert!(printed.contains("listing the model repository absent: "), "{printed}");
+    assert!(printed.contains("model repository absent is not a folder"), "{printed}");
     Ok(())
 }
 

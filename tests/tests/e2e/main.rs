@@ -6,6 +6,7 @@ mod external_data;
 mod history;
 mod hostile;
 mod isolation;
+mod odd_files;
 mod pair;
 mod refusals;
 mod serve;

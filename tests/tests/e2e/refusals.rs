@@ -229,3 +229,39 @@ async fn more_requests_than_the_server_may_hold_are_turned_away() -> Result<()> 
     server.stop().await?;
     Ok(())
 }
+
+#[tokio::test]
+async fn every_refusal_is_counted_once_and_ends_a_connection_with_an_unread_body() -> Result<()> {
+    let (_repository, server) = server_of_two_models().await?;
+    let unknown = [("model", ""), ("version", "")];
+    let plain = [("model", "plain"), ("version", "1")];
+    let cases = [
+        ("/v1/models/nope:predict", &[][..], "{}", "model_not_found", unknown, Some("close")),
+        (
+            "/v2/models/plain/infer",
+            &[("x-request-timeout-ms", "soon")][..],
+            "{}",
+            "malformed_request",
+            plain,
+            Some("close"),
+        ),
+        ("/v2/models/plain/infer", &[][..], "[", "malformed_request", plain, None),
+    ];
+    for (path, headers, body, code, of, connection) in cases {
+        let labels: Vec<_> = of.into_iter().chain([("code", code)]).collect();
+        let count = async || -> Result<f64> {
+            let metrics = server.metrics().await?;
+            Ok(if metrics.has("airlock_requests_total", &labels) {
+                metrics.value("airlock_requests_total", &labels)
+            } else {
+                0.0
+            })
+        };
+        let before = count().await?;
+        let answer = server.client().send(Method::POST, path, headers, Bytes::from_static(body.as_bytes())).await?;
+        assert_eq!(answer.header("connection"), connection, "{path} {code}");
+        assert_eq!(count().await?, before + 1.0, "{path} {code}");
+    }
+    server.stop().await?;
+    Ok(())
+}

@@ -34,7 +34,7 @@ async fn a_port_in_use_is_named() -> Result<()> {
         command.current_dir(folder.path());
         let printed = finish(command).await?.expect_code(1)?;
         let place = format!("listening on 127.0.0.1:{port}: ");
-        assert_says(&printed, &[&place, "choose another port or stop its owner"]);
+        assert_says(&printed, &[&place, &format!("choose another with {taken}")]);
     }
     Ok(())
 }

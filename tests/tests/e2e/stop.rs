@@ -44,6 +44,26 @@ async fn work_in_flight_finishes_while_new_work_is_refused() -> Result<()> {
 }
 
 #[tokio::test]
+async fn readiness_fails_while_the_server_still_serves() -> Result<()> {
+    let repository = Repository::new()?;
+    scaler::add(&repository, "scaler", &Scaling::new("one", 10.0))?;
+    let mut server = ServerOptions::new(&repository).drain_secs(2).start().await?;
+    let mut keep_alive = server.client();
+    keep_alive.get("/v2/health/ready").await?.expect(200)?;
+    let before = server.log().mark();
+    server.signal(Signal::TERM)?;
+    server.log().wait_for(before, &["stopping: readiness fails from now on"]).await?;
+    assert_eq!(server.get("/v2/health/ready").await?.expect_failure(503, "shutting_down")?, "Server exiting");
+    for mut client in [keep_alive, server.client()] {
+        let answer = client.predict("scaler", scaler::body([1.0, 2.0, 3.0, 4.0])).await?.expect(200)?;
+        assert_eq!(answer.header("connection"), Some("close"), "so that the next request goes elsewhere");
+    }
+    let status = server.wait().await?;
+    assert!(status.success(), "ended with {status}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_second_signal_ends_at_once() -> Result<()> {
     for second in [Signal::TERM, Signal::INT] {
         let (_repository, mut server, held) = holding_a_request(600_000).await?;

@@ -27,12 +27,12 @@ pub struct BatchRules {
 }
 
 impl BatchRules {
-    /// The rules that a model's configuration asks for. `max_batch_size` 0 means that the model does not batch: every
-    /// request runs alone.
+    /// The rules that a model's configuration asks for. Every request runs alone where `max_batch_size` is 0, which means
+    /// that the model does not batch, and where the configuration does not ask for batches.
     #[must_use]
     pub fn new(max_batch_size: u32, config: &BatchingConfig) -> Self {
         Self {
-            max_rows: u64::from(max_batch_size),
+            max_rows: if config.is_dynamic { u64::from(max_batch_size) } else { 0 },
             preferred_rows: config.preferred_batch_sizes.iter().copied().map(u64::from).collect(),
             max_delay: config.max_queue_delay,
             max_requests: config.queue.max_queue_size,

@@ -305,6 +305,7 @@ mod tests {
 
     fn queue(max_batch_size: u32, delay_us: u64, preferred: &[u32]) -> BatchQueue<u32> {
         let config = BatchingConfig {
+            is_dynamic: true,
             preferred_batch_sizes: preferred.to_vec(),
             max_queue_delay: Duration::from_micros(delay_us),
             queue: QueuePolicy { max_queue_size: NonZeroUsize::new(16).expect("16"), default_timeout: None },

@@ -48,6 +48,7 @@ impl Simulation {
         preferred.sort_unstable();
         preferred.dedup();
         let config = BatchingConfig {
+            is_dynamic: true,
             preferred_batch_sizes: preferred,
             max_queue_delay: delay,
             queue: QueuePolicy {

@@ -7,13 +7,14 @@ use model::{DataType, LoadError, ModelConfig, Signature, TensorConfig, TensorSpe
 
 use crate::file::{FileSignature, FileTensor, FileTensorKind};
 use crate::raw::Side;
+use crate::reshape::Reshape;
 
-/// What a version serves: the signature, and for each of its tensors whether the file has it as a scalar.
+/// What a version serves: the signature, and for each of its tensors how the file has it where that differs.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Served {
     pub(crate) signature: Signature,
-    pub(crate) scalar_inputs: Vec<bool>,
-    pub(crate) scalar_outputs: Vec<bool>,
+    pub(crate) input_reshapes: Vec<Option<Reshape>>,
+    pub(crate) output_reshapes: Vec<Option<Reshape>>,
 }
 
 impl Side {
@@ -46,8 +47,8 @@ pub(crate) fn check(config: &ModelConfig, file: &FileSignature) -> Result<Served
     }
     Ok(Served {
         signature: Signature { inputs: input_specs, outputs: output_specs },
-        scalar_inputs: served_inputs.into_iter().map(is_scalar).collect(),
-        scalar_outputs: served_outputs.into_iter().map(is_scalar).collect(),
+        input_reshapes: served_inputs.into_iter().map(|tensor| inputs.reshape(tensor)).collect(),
+        output_reshapes: served_outputs.into_iter().map(|tensor| outputs.reshape(tensor)).collect(),
     })
 }
 
@@ -103,6 +104,19 @@ impl Declared<'_> {
         self.tensors.iter().find(|tensor| &*tensor.name == name)
     }
 
+    /// How the file has a tensor that is served with other dimensions.
+    fn reshape(&self, tensor: &FileTensor) -> Option<Reshape> {
+        let declared = self.declaration(&tensor.name);
+        let batches = self.batches();
+        if is_scalar(tensor) {
+            let served = declared.map_or_else(|| vec![1], |declared| declared.dims.clone());
+            return Some(Reshape { served, model: Vec::new(), batches });
+        }
+        let declared = declared?;
+        let model = declared.reshape.clone().filter(|model| *model != declared.dims)?;
+        Some(Reshape { served: declared.dims.clone(), model, batches })
+    }
+
     fn serves(&self, tensor: &FileTensor) -> bool {
         self.tensors.is_empty() || self.declaration(&tensor.name).is_some()
     }
@@ -136,7 +150,7 @@ impl Declared<'_> {
             problems.extend(declared.and_then(|declared| self.shape_problem(declared, shape)));
         }
         let shape = match (declared, shape) {
-            (Some(declared), _) => self.full_shape(declared),
+            (Some(declared), _) => self.full_shape(&declared.dims),
             // A scalar is served as one element.
             (None, Some(shape)) if shape.is_empty() => vec![1],
             (None, Some(shape)) => shape.clone(),
@@ -161,9 +175,9 @@ impl Declared<'_> {
         self.config.max_batch_size > 0
     }
 
-    fn full_shape(&self, declared: &TensorConfig) -> Vec<i64> {
+    fn full_shape(&self, dims: &[i64]) -> Vec<i64> {
         let batch = if self.batches() { &[-1][..] } else { &[] };
-        batch.iter().chain(&declared.dims).copied().collect()
+        batch.iter().chain(dims).copied().collect()
     }
 
     fn batch_problem(&self, name: &str, shape: &[i64]) -> Option<String> {
@@ -203,14 +217,15 @@ impl Declared<'_> {
                 )
             });
         }
-        let full = self.full_shape(declared);
+        let model_dims = declared.model_dims();
+        let full = self.full_shape(model_dims);
         let skipped = usize::from(self.batches());
         let fits = |(&expected, &given): (&i64, &i64)| expected == -1 || expected == given;
         if full.len() == shape.len() && shape.iter().zip(&full).skip(skipped).all(fits) {
             return None;
         }
         let (rank, shape) = (shape.len(), display_shape(shape));
-        let (declared_rank, dims, full) = (declared.dims.len(), display_shape(&declared.dims), display_shape(&full));
+        let (declared_rank, dims, full) = (model_dims.len(), display_shape(model_dims), display_shape(&full));
         let specified = if self.batches() {
             format!(
                 "{} dimensions (an initial batch dimension because max_batch_size > 0 followed by the explicit tensor \
@@ -238,7 +253,7 @@ mod tests {
     }
 
     fn declared(name: &str, data_type: DataType, dims: &[i64]) -> TensorConfig {
-        TensorConfig { name: name.into(), data_type, dims: dims.to_vec() }
+        TensorConfig { name: name.into(), data_type, dims: dims.to_vec(), reshape: None }
     }
 
     fn config(max_batch_size: u32, inputs: Vec<TensorConfig>, outputs: Vec<TensorConfig>) -> ModelConfig {
@@ -277,7 +292,7 @@ mod tests {
         let served = check(&config(0, vec![], vec![]), &file()).expect("agrees");
         assert_eq!(served.signature.inputs[1].shape, [-1, -1]);
         assert_eq!(served.signature.outputs.len(), 2);
-        assert_eq!(served.scalar_outputs, [false, false]);
+        assert_eq!(served.output_reshapes, [None, None]);
     }
 
     #[test]
@@ -351,8 +366,9 @@ mod tests {
             outputs: vec![file_tensor("y", DataType::Fp32, &[])],
         };
         let served = check(&config(0, vec![declared("x", DataType::Fp32, &[1])], vec![]), &file).expect("agrees");
-        assert_eq!((&served.signature.inputs[0].shape[..], served.scalar_inputs[0]), (&[1][..], true));
-        assert_eq!((&served.signature.outputs[0].shape[..], served.scalar_outputs[0]), (&[1][..], true));
+        let one_element = Some(Reshape { served: vec![1], model: vec![], batches: false });
+        assert_eq!((&served.signature.inputs[0].shape[..], &served.input_reshapes[0]), (&[1][..], &one_element));
+        assert_eq!((&served.signature.outputs[0].shape[..], &served.output_reshapes[0]), (&[1][..], &one_element));
 
         let told = problems(&config(0, vec![declared("x", DataType::Fp32, &[2])], vec![]), &file);
         assert_eq!(
@@ -361,6 +377,29 @@ mod tests {
                 "model 'm', scalar tensor 'x', should only provide 1 in the model configuration when the model doesn't support \
               batching. Model configuration provided: [2]"
             ]
+        );
+    }
+
+    #[test]
+    fn what_is_reshaped_is_compared_with_the_file_and_served_as_declared() {
+        let reshaped = |name: &str, data_type, dims: &[i64], reshape: &[i64]| TensorConfig {
+            reshape: Some(reshape.to_vec()),
+            ..declared(name, data_type, dims)
+        };
+        let inputs =
+            vec![reshaped("a", DataType::Fp32, &[1, 2], &[2]), reshaped("b", DataType::Int64, &[-1, 1], &[-1])];
+        let outputs = vec![reshaped("z", DataType::Bytes, &[1], &[]), declared("y", DataType::Fp32, &[1])];
+        let served = check(&config(8, inputs, outputs), &file()).expect("agrees");
+        let shapes: Vec<_> = served.signature.inputs.iter().map(|spec| spec.shape.clone()).collect();
+        assert_eq!(shapes, [vec![-1, 1, 2], vec![-1, -1, 1]]);
+        assert_eq!(served.output_reshapes, [None, Some(Reshape { served: vec![1], model: vec![], batches: true })]);
+
+        let inputs = vec![reshaped("a", DataType::Fp32, &[2], &[1, 2]), declared("b", DataType::Int64, &[-1])];
+        assert_eq!(
+            problems(&config(8, inputs, vec![]), &file()),
+            ["model 'm', tensor 'a': the model expects 2 dimensions (shape [-1,2]) but the model configuration \
+                 specifies 3 dimensions (an initial batch dimension because max_batch_size > 0 followed by the explicit \
+                 tensor shape, making complete shape [-1,1,2])"]
         );
     }
 
@@ -375,7 +414,7 @@ mod tests {
         assert_eq!(told.len(), 1);
         assert!(told[0].contains("output 'y': the model file does not say how many dimensions"), "{told:?}");
         let served = check(&config(8, vec![], vec![declared("y", DataType::Fp32, &[3])]), &file).expect("declared");
-        assert_eq!((&served.signature.outputs[0].shape[..], served.scalar_outputs[0]), (&[-1, 3][..], false));
+        assert_eq!((&served.signature.outputs[0].shape[..], &served.output_reshapes[0]), (&[-1, 3][..], &None));
     }
 
     #[test]

@@ -59,8 +59,12 @@ pub struct ExternalFile {
 /// # Errors
 /// When the file cannot be opened or read.
 pub fn onnx_is_complete(path: &Path) -> io::Result<Completeness> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Ok(Completeness::Refused { reason: "it is not a regular file; put the model itself there".to_owned() });
+    }
     let file = File::open(path)?;
-    let len = file.metadata()?.len();
+    let len = metadata.len();
     let external = match walk_model(file, len) {
         Ok(external) => external,
         Err(Verdict::Io(error)) => return Err(error),

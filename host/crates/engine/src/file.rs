@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use model::DataType;
+use model::{DataType, FileTensors, TensorSpec};
 use ort::session::Session;
 use ort::value::{Outlet, ValueType};
 
@@ -48,7 +48,25 @@ impl FileSignature {
     }
 }
 
+impl FileSignature {
+    /// The tensors a configuration can be completed from.
+    pub(crate) fn tensors(&self) -> FileTensors {
+        let side = |tensors: &[FileTensor]| tensors.iter().map(FileTensor::spec).collect();
+        FileTensors { inputs: side(&self.inputs), outputs: side(&self.outputs) }
+    }
+}
+
 impl FileTensor {
+    /// Its type and shape, where a request can carry it and the file says how many dimensions it has.
+    fn spec(&self) -> Option<TensorSpec> {
+        match &self.kind {
+            FileTensorKind::Tensor { data_type, shape: Some(shape) } => {
+                Some(TensorSpec { name: Arc::clone(&self.name), data_type: *data_type, shape: shape.clone() })
+            }
+            _ => None,
+        }
+    }
+
     fn of(outlet: &Outlet, shape_known: ShapeKnown) -> Self {
         let unsupported = |what: &str, advice| FileTensorKind::Unsupported { what: what.to_owned(), advice };
         let kind = match outlet.dtype() {

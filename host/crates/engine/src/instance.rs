@@ -11,14 +11,15 @@ use model::{
 };
 
 use crate::raw::{CpuSession, RunLists, Value};
+use crate::reshape::Reshape;
 use crate::slot::InputSlot;
 
 /// A loaded version, shared by its instances.
 pub(crate) struct LoadedVersion {
     pub(crate) session: CpuSession,
     pub(crate) signature: Signature,
-    pub(crate) scalar_inputs: Vec<bool>,
-    pub(crate) scalar_outputs: Vec<bool>,
+    pub(crate) input_reshapes: Vec<Option<Reshape>>,
+    pub(crate) output_reshapes: Vec<Option<Reshape>>,
     pub(crate) batches: bool,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct CpuInstance {
 impl CpuInstance {
     pub(crate) fn new(version: Arc<LoadedVersion>) -> Self {
         let types = version.signature.inputs.iter().map(|spec| spec.data_type);
-        let slot = InputSlot::new(types, &version.scalar_inputs);
+        let slot = InputSlot::new(types, &version.input_reshapes);
         Self { version, slot, rows: None, lists: RunLists::default(), outputs: Vec::new() }
     }
 
@@ -52,12 +53,12 @@ impl CpuInstance {
 
     fn collect(&mut self) -> Result<BatchOutput, EngineError> {
         let Self { version, slot, rows, outputs, .. } = self;
-        let specs = version.signature.outputs.iter().zip(&version.scalar_outputs);
-        let tensors = outputs.drain(..).zip(specs).map(|(value, (spec, &scalar))| {
+        let specs = version.signature.outputs.iter().zip(&version.output_reshapes);
+        let tensors = outputs.drain(..).zip(specs).map(|(value, (spec, reshape))| {
             let (data_type, mut shape) = value.type_and_shape().map_err(EngineError::Run)?;
-            if scalar && shape.is_empty() {
-                // Served as declared: one element.
-                shape.resize(spec.shape.len(), 1);
+            // What does not fit stays as it is, and the check below names it.
+            if let Some(served) = reshape.as_ref().and_then(|reshape| reshape.to_served(&shape)) {
+                shape = served;
             }
             check_output(spec, *rows, data_type, &shape)?;
             let data = data_of(value, spec.data_type, &shape, &version.session, slot).map_err(EngineError::Run)?;

@@ -14,6 +14,7 @@ mod instance;
 mod library;
 mod loader;
 mod raw;
+mod reshape;
 mod runtime;
 mod slot;
 mod warmup;

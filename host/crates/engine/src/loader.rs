@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use model::{
     GraphOptimization, InstanceThreads, LoadError, LoadRequest, LoadedModel, ModelConfig, ModelInstance, ModelLoader,
-    Signature,
 };
 use ort::session::Session;
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
@@ -61,42 +60,35 @@ impl OrtLoader {
 
 impl ModelLoader for OrtLoader {
     fn load(&self, request: &LoadRequest<'_>) -> Result<LoadedModel, LoadError> {
-        let config = request.config;
-        let session = self.open(request.path, Options::of(config)?)?;
-        let version = Arc::new(checked_version(request, &session)?);
+        let session = self.open(request.path, Options::of(request.config)?)?;
+        let (config, version) = checked_version(request, &session)?;
+        let version = Arc::new(version);
         drop(session);
-        let warmups = warmup::prepare(config, &version.signature)?;
+        let warmups = warmup::prepare(&config, &version.signature)?;
         let mut instances: Vec<Box<dyn ModelInstance>> = Vec::with_capacity(config.instance_count.get());
         for _ in 0..config.instance_count.get() {
             let mut instance = CpuInstance::new(Arc::clone(&version));
             warmups.iter().try_for_each(|warmup| warmup.run(&mut instance))?;
             instances.push(Box::new(instance));
         }
-        Ok(LoadedModel { signature: version.signature.clone(), instances, provider: CPU_PROVIDER })
-    }
-
-    /// Opens the file without optimizing it, and checks it as [`load`](ModelLoader::load) does. To see what a file holds
-    /// whatever its configuration says, ask with one that declares nothing: [`ModelConfig::named`].
-    fn inspect(&self, request: &LoadRequest<'_>) -> Result<Signature, LoadError> {
-        let session = self.open(request.path, Options::quickest())?;
-        served(request, &session).map(|served| served.signature)
+        drop(warmups);
+        Ok(LoadedModel { config, signature: version.signature.clone(), instances, provider: CPU_PROVIDER })
     }
 }
 
-fn served(request: &LoadRequest<'_>, session: &Session) -> Result<Served, LoadError> {
-    let file =
-        FileSignature::of(session).map_err(|message| LoadError::File { path: request.path.to_path_buf(), message })?;
-    check(request.config, &file)
-}
-
-fn checked_version(request: &LoadRequest<'_>, session: &Session) -> Result<LoadedVersion, LoadError> {
-    let Served { signature, scalar_inputs, scalar_outputs } = served(request, session)?;
+/// The configuration completed from the file, and the version that serves by it.
+fn checked_version(request: &LoadRequest<'_>, session: &Session) -> Result<(ModelConfig, LoadedVersion), LoadError> {
+    let failed = |message: String| LoadError::File { path: request.path.to_path_buf(), message };
+    let file = FileSignature::of(session).map_err(failed)?;
+    let mut config = request.config.clone();
+    let completed = config.complete(&file.tensors());
+    completed.map_err(|error| LoadError::Mismatch { problems: vec![error.to_string()] })?;
+    let Served { signature, input_reshapes, output_reshapes } = check(&config, &file)?;
     let inputs = signature.inputs.iter().map(|spec| &*spec.name);
     let outputs = signature.outputs.iter().map(|spec| &*spec.name);
-    let session = CpuSession::new(session, inputs, outputs)
-        .map_err(|message| LoadError::File { path: request.path.to_path_buf(), message })?;
-    let batches = request.config.max_batch_size > 0;
-    Ok(LoadedVersion { session, signature, scalar_inputs, scalar_outputs, batches })
+    let session = CpuSession::new(session, inputs, outputs).map_err(failed)?;
+    let batches = config.max_batch_size > 0;
+    Ok((config, LoadedVersion { session, signature, input_reshapes, output_reshapes, batches }))
 }
 
 /// How a session runs.
@@ -110,24 +102,16 @@ struct Options {
 }
 
 impl Options {
-    /// For a session that never runs.
-    fn quickest() -> Self {
-        Self {
-            optimization: GraphOptimization::Disabled,
-            threads: InstanceThreads::default(),
-            parallel: false,
-            memory_arena: true,
-            memory_pattern: true,
-        }
-    }
-
     fn of(config: &ModelConfig) -> Result<Self, LoadError> {
         let switch = |key: &str, default: bool| match config.parameters.get(key).map(String::as_str) {
             None => Ok(default),
             Some("0") => Ok(false),
             Some("1") => Ok(true),
             Some(other) => Err(LoadError::Mismatch {
-                problems: vec![format!("model '{}', parameter '{key}' must be 0 or 1, got '{other}'", config.name)],
+                problems: vec![format!(
+                    "model '{}', parameter '{key}' must be 0 or 1, got '{other}'; write \"0\" or \"1\"",
+                    config.name
+                )],
             }),
         };
         Ok(Self {

@@ -5,6 +5,7 @@
 use model::{BytesElements, DataType, EngineError, Slot, element_count};
 
 use crate::raw::{CpuSession, NumericTensor, PrepareError, StringTensor, Value};
+use crate::reshape::Reshape;
 
 /// String bytes above which a string tensor is not kept for the next batch.
 const RETAINED_STRING_BYTES_MAX: usize = 1 << 20;
@@ -15,7 +16,7 @@ pub(crate) struct InputSlot {
 }
 
 struct Input {
-    scalar: bool,
+    reshape: Option<Reshape>,
     shape: Vec<i64>,
     memory: InputMemory,
 }
@@ -36,10 +37,10 @@ struct StringInput {
 }
 
 impl InputSlot {
-    /// A slot for inputs of these types; `scalar` says which of them the model takes as scalars.
-    pub(crate) fn new(data_types: impl Iterator<Item = DataType>, scalar: &[bool]) -> Self {
-        let inputs = data_types.zip(scalar).map(|(data_type, &scalar)| Input {
-            scalar,
+    /// A slot for inputs of these types; `reshapes` says which of them the model takes with other dimensions.
+    pub(crate) fn new(data_types: impl Iterator<Item = DataType>, reshapes: &[Option<Reshape>]) -> Self {
+        let inputs = data_types.zip(reshapes).map(|(data_type, reshape)| Input {
+            reshape: reshape.clone(),
             shape: Vec::new(),
             memory: match data_type.element_size() {
                 Some(element_size) => {
@@ -130,12 +131,9 @@ impl Input {
         let unusable = || EngineError::Run(format!("a batch cannot have an input of shape {shape:?}"));
         let count = element_count(shape).and_then(|count| usize::try_from(count).ok()).ok_or_else(unusable)?;
         self.shape.clear();
-        if !self.scalar {
-            for &dim in shape {
-                self.shape.push(i64::try_from(dim).map_err(|_| unusable())?);
-            }
-        } else if count != 1 {
-            return Err(unusable());
+        let reshaped = self.reshape.as_ref().map(|reshape| reshape.to_model(shape).ok_or_else(unusable)).transpose()?;
+        for &dim in reshaped.as_deref().unwrap_or(shape) {
+            self.shape.push(i64::try_from(dim).map_err(|_| unusable())?);
         }
         match &mut self.memory {
             InputMemory::Numbers { tensor, element_size, written } => {

@@ -58,12 +58,17 @@ fn inputs_of(sample: &WarmupSample, config: &ModelConfig, signature: &Signature)
     checked.map(|(ordered, _)| ordered).map_err(|mismatch| mismatch.text(config.name.as_str()))
 }
 
+/// Most bytes of one input of a warm-up request.
+const INPUT_BYTES_MAX: usize = 256 << 20;
+
 /// `rows` is `None` where the model does not batch.
 fn tensor_of(input: &WarmupInput, rows: Option<u32>) -> Result<Tensor, String> {
     let shape: Vec<u64> = rows.map(u64::from).into_iter().chain(input.dims.iter().copied()).collect();
     let row_len = |size: usize| {
         let count = element_count(&input.dims).and_then(|count| usize::try_from(count).ok());
-        count.and_then(|count| count.checked_mul(size)).ok_or_else(|| format!("input '{}' is too large", input.name))
+        let len = count.and_then(|count| count.checked_mul(size));
+        let whole = len.and_then(|len| len.checked_mul(rows.unwrap_or(1) as usize));
+        len.filter(|_| whole.is_some_and(|whole| whole <= INPUT_BYTES_MAX)).ok_or_else(|| too_large(input))
     };
     // An empty string is four zero bytes: its length.
     let row = match &input.data {
@@ -74,16 +79,20 @@ fn tensor_of(input: &WarmupInput, rows: Option<u32>) -> Result<Tensor, String> {
         },
         WarmupData::Given(row) => row.clone(),
     };
-    let data =
-        repeated(&row, rows.unwrap_or(1) as usize).ok_or_else(|| format!("input '{}' is too large", input.name))?;
+    let data = repeated(&row, rows.unwrap_or(1) as usize).ok_or_else(|| too_large(input))?;
     Tensor::new(input.name.clone(), input.data_type, shape, data).map_err(|error| error.to_string())
+}
+
+fn too_large(input: &WarmupInput) -> String {
+    format!("input '{}' has more than {INPUT_BYTES_MAX} bytes; lower batch_size or its dims", input.name)
 }
 
 fn repeated(row: &Bytes, rows: usize) -> Option<Bytes> {
     if rows == 1 {
         return Some(row.clone());
     }
-    let mut data = BytesMut::with_capacity(row.len().checked_mul(rows)?);
+    let len = row.len().checked_mul(rows).filter(|len| *len <= INPUT_BYTES_MAX)?;
+    let mut data = BytesMut::with_capacity(len);
     (0..rows).for_each(|_| data.extend_from_slice(row));
     Some(data.freeze())
 }
@@ -161,6 +170,6 @@ mod tests {
             dims: vec![1 << 40, 1 << 40],
             data: WarmupData::Zero,
         };
-        assert!(tensor_of(&huge, None).expect_err("too large").contains("too large"));
+        assert!(tensor_of(&huge, None).expect_err("too large").contains("has more than 268435456 bytes"));
     }
 }

@@ -4,11 +4,8 @@ mod common;
 
 use std::num::NonZeroUsize;
 
-use common::{config, declared, fixture, floats, instance, load, load_error, load_path, loader, run, to_floats};
-use model::{
-    DataType, LoadError, LoadRequest, ModelConfig, ModelLoader as _, VersionNumber, WarmupData, WarmupInput,
-    WarmupSample,
-};
+use common::{completed, config, declared, fixture, floats, instance, load, load_error, load_path, run, to_floats};
+use model::{DataType, LoadError, ModelConfig, TensorConfig, WarmupData, WarmupInput, WarmupSample};
 
 #[test]
 fn files_that_are_no_models_are_refused_with_their_path() {
@@ -86,19 +83,41 @@ fn a_model_of_fixed_batch_size_loads_without_batching_only() {
 fn switches_among_the_parameters_are_0_or_1() {
     let parameters = [("execution_mode".to_owned(), "2".to_owned())].into();
     let error = load_error("add.onnx", &ModelConfig { parameters, ..config(4) });
-    assert_eq!(error.to_string(), "model 'm', parameter 'execution_mode' must be 0 or 1, got '2'");
+    assert_eq!(
+        error.to_string(),
+        "model 'm', parameter 'execution_mode' must be 0 or 1, got '2'; write \"0\" or \"1\""
+    );
 }
 
 #[test]
-fn inspecting_tells_the_signature_and_the_same_problems() {
-    let version = VersionNumber::new(1).expect("a version");
-    let inspect =
-        |file: &str, config: &ModelConfig| loader().inspect(&LoadRequest { config, version, path: &fixture(file) });
-    let signature = inspect("fraud_mlp.onnx", &config(0)).expect("a model");
-    assert_eq!(signature, load("fraud_mlp.onnx", &config(0)).signature);
-    assert_eq!(signature.outputs.iter().map(|spec| &*spec.name).collect::<Vec<_>>(), ["probability", "logit"]);
-    assert!(matches!(inspect("fixed_batch.onnx", &config(4)), Err(LoadError::Mismatch { .. })));
-    assert!(matches!(inspect("absent.onnx", &config(4)), Err(LoadError::File { .. })));
+fn what_is_not_declared_is_completed_from_the_file() {
+    let loaded = load("fraud_mlp.onnx", &completed(0));
+    assert_eq!(loaded.config.max_batch_size, 4, "it can batch");
+    assert!(loaded.config.batching.is_dynamic);
+    let declarations = |tensors: &[TensorConfig]| -> Vec<(String, Vec<i64>)> {
+        tensors.iter().map(|tensor| (tensor.name.to_string(), tensor.dims.clone())).collect()
+    };
+    assert_eq!(declarations(&loaded.config.inputs), [("features".to_owned(), vec![8])]);
+    let outputs = [("probability".to_owned(), vec![1]), ("logit".to_owned(), vec![1])];
+    assert_eq!(declarations(&loaded.config.outputs), outputs);
+
+    assert_eq!(load("fixed_batch.onnx", &completed(0)).config.max_batch_size, 0, "it cannot batch");
+    let text = load_error("fixed_batch.onnx", &completed(8)).to_string();
+    let expected =
+        "autofill failed for model 'm': model does not support batching while non-zero max_batch_size is specified";
+    assert_eq!(text, expected);
+    let text = load_error("zipmap.onnx", &completed(0)).to_string();
+    assert!(text.contains("is a sequence of maps"), "what cannot be completed is told as it is: {text}");
+}
+
+#[test]
+fn a_tensor_without_dimensions_but_the_batchs_is_served_as_one_element_a_row() {
+    let loaded = load("rank_one.onnx", &completed(0));
+    let shapes = |specs: &[model::TensorSpec]| specs.iter().map(|spec| spec.shape.clone()).collect::<Vec<_>>();
+    assert_eq!(shapes(&loaded.signature.inputs), [[-1, 1]]);
+    let mut instance = instance(loaded);
+    let output = run(&mut *instance, &[floats(&[3, 1], &[1.0, 2.0, 3.0])]).expect("runs");
+    assert_eq!(output.tensors[0].shape(), [3, 1]);
 }
 
 #[test]

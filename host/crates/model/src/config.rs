@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{DataType, ModelName, VersionNumber};
+use crate::{AutoComplete, DataType, ModelName, VersionNumber};
 
 /// Everything the engine side knows about a model. Field names follow Triton's `ModelConfig`.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +29,8 @@ pub struct ModelConfig {
     pub graph_optimization: GraphOptimization,
     /// Which version folders are served.
     pub version_policy: VersionPolicy,
+    /// Whether what is not declared is taken from the model file.
+    pub auto_complete: AutoComplete,
     /// The model's file inside a version folder; `model.onnx` unless configured.
     pub model_filename: String,
     /// Requests run on every instance before it serves.
@@ -48,11 +50,12 @@ impl ModelConfig {
             max_batch_size: 0,
             inputs: Vec::new(),
             outputs: Vec::new(),
-            batching: BatchingConfig::default(),
+            batching: BatchingConfig { is_dynamic: false, ..BatchingConfig::default() },
             instance_count: NonZeroUsize::MIN,
             threads: InstanceThreads::default(),
             graph_optimization: GraphOptimization::All,
             version_policy: VersionPolicy::Latest(1),
+            auto_complete: AutoComplete::default(),
             model_filename: "model.onnx".to_owned(),
             warmup: Vec::new(),
             execution: Execution::Auto,
@@ -68,13 +71,27 @@ pub struct TensorConfig {
     pub name: Arc<str>,
     /// The element type.
     pub data_type: DataType,
-    /// Dimensions, at least 1 each, or -1 where free.
+    /// Dimensions as clients see them, at least 1 each, or -1 where free.
     pub dims: Vec<i64>,
+    /// Dimensions as the model file has them, where it has others: the same free dimensions in the same order, and as many
+    /// elements between them. Empty where the model has nothing but the batch dimension.
+    pub reshape: Option<Vec<i64>>,
+}
+
+impl TensorConfig {
+    /// Dimensions as the model file has them.
+    #[must_use]
+    pub fn model_dims(&self) -> &[i64] {
+        self.reshape.as_deref().unwrap_or(&self.dims)
+    }
 }
 
 /// How requests wait and are gathered into batches (Triton's `dynamic_batching`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchingConfig {
+    /// Whether requests are gathered into batches (`dynamic_batching`); without, each runs alone, whatever
+    /// `max_batch_size` says.
+    pub is_dynamic: bool,
     /// Batch sizes that run at once when reached, ascending, each from 1 to `max_batch_size`; may be empty.
     pub preferred_batch_sizes: Vec<u32>,
     /// How long the oldest request may wait for others while an instance is idle. Zero: never.
@@ -85,7 +102,12 @@ pub struct BatchingConfig {
 
 impl Default for BatchingConfig {
     fn default() -> Self {
-        Self { preferred_batch_sizes: Vec::new(), max_queue_delay: Duration::ZERO, queue: QueuePolicy::default() }
+        Self {
+            is_dynamic: true,
+            preferred_batch_sizes: Vec::new(),
+            max_queue_delay: Duration::ZERO,
+            queue: QueuePolicy::default(),
+        }
     }
 }
 

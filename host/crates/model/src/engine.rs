@@ -10,18 +10,12 @@ use crate::{ModelConfig, Signature, Tensor, VersionNumber};
 
 /// Loads model versions.
 pub trait ModelLoader: Send + Sync + 'static {
-    /// Loads one version: opens its file, checks it against the configuration, makes `config.instance_count` instances
+    /// Loads one version: opens its file once, completes the configuration from it, checks the one against the other, makes `config.instance_count` instances
     /// and runs the warm-up on each. Blocks for as long as that takes; call it from a background thread.
     ///
     /// # Errors
     /// A [`LoadError`]; nothing stays loaded then.
     fn load(&self, request: &LoadRequest<'_>) -> Result<LoadedModel, LoadError>;
-
-    /// Reads a version's signature without keeping it loaded.
-    ///
-    /// # Errors
-    /// As [`ModelLoader::load`].
-    fn inspect(&self, request: &LoadRequest<'_>) -> Result<Signature, LoadError>;
 }
 
 /// What to load.
@@ -37,6 +31,8 @@ pub struct LoadRequest<'a> {
 
 /// A loaded version, before anyone uses it.
 pub struct LoadedModel {
+    /// The configuration, completed from the file.
+    pub config: ModelConfig,
     /// Inputs and outputs as served: the file's, narrowed by what the configuration declares.
     pub signature: Signature,
     /// The executors, each to be used by one thread at a time.

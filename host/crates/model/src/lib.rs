@@ -2,6 +2,7 @@
 //! error codes. Everything here is a value or a trait; there is no IO, no clock and no runtime, so every other crate
 //! can depend on it and be tested without them. Types are valid by construction: whoever holds one need not check it.
 
+mod auto_complete;
 mod config;
 mod data_type;
 mod engine;
@@ -13,6 +14,7 @@ mod tensor;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use auto_complete::{AutoComplete, AutoCompleteError, FileTensors};
 pub use config::{
     BatchingConfig, Execution, GraphOptimization, InstanceThreads, LimitError, ModelConfig, QueuePolicy, TensorConfig,
     VersionPolicy, WarmupData, WarmupInput, WarmupSample,

@@ -164,20 +164,16 @@ impl FakeLoader {
 impl ModelLoader for FakeLoader {
     /// A file that starts with `bad` does not load.
     fn load(&self, request: &LoadRequest<'_>) -> Result<LoadedModel, LoadError> {
-        let signature = self.inspect(request)?;
-        self.control.lock().loads += 1;
-        let instances = (0..request.config.instance_count.get())
-            .map(|_| Box::new(FakeInstance::new(self.mode, self.control.clone())) as Box<dyn ModelInstance>)
-            .collect();
-        Ok(LoadedModel { signature, instances, provider: "FakeExecutionProvider" })
-    }
-
-    fn inspect(&self, request: &LoadRequest<'_>) -> Result<Signature, LoadError> {
         let failure = |message: String| LoadError::File { path: request.path.to_path_buf(), message };
         let content = std::fs::read(request.path).map_err(|error| failure(error.to_string()))?;
         if content.starts_with(b"bad") {
             return Err(failure("the fake was told to refuse it".to_owned()));
         }
-        Ok(fake_signature())
+        self.control.lock().loads += 1;
+        let instances = (0..request.config.instance_count.get())
+            .map(|_| Box::new(FakeInstance::new(self.mode, self.control.clone())) as Box<dyn ModelInstance>)
+            .collect();
+        let (config, signature) = (request.config.clone(), fake_signature());
+        Ok(LoadedModel { config, signature, instances, provider: "FakeExecutionProvider" })
     }
 }

@@ -18,7 +18,7 @@ pub struct Limits {
     pub memory_bytes: usize,
     /// Bytes of an answer's body. Default 16 MiB.
     pub body_bytes_max: usize,
-    /// Bytes of all tensors that `preprocess` gives back. Default 64 MiB.
+    /// Bytes of all tensors that `preprocess` gives back. Default 64 MiB; the host sets it to what `limits.output_mb` says.
     pub tensor_bytes_max: usize,
     /// Bytes of `carry`. Default 1 MiB.
     pub carry_bytes_max: usize,
@@ -32,6 +32,8 @@ pub struct Limits {
     pub field_errors_max: usize,
     /// Lines of log and captured output. Default 100.
     pub log_lines_max: usize,
+    /// Bytes of one line of these; longer ones are cut. Default 4 KiB.
+    pub log_line_bytes_max: usize,
     /// Bytes of log and captured output. Default 64 KiB.
     pub log_bytes_max: usize,
     /// Metric values. Default 1,000.
@@ -51,6 +53,7 @@ impl Default for Limits {
             error_bytes_max: 8 << 10,
             field_errors_max: 100,
             log_lines_max: 100,
+            log_line_bytes_max: 4 << 10,
             log_bytes_max: 64 << 10,
             metrics_max: 1_000,
         }

@@ -21,6 +21,8 @@ pub struct Call {
     pub headers: Vec<Header>,
     /// The signature of the version that serves this request; answers `model-info`.
     pub signature: Arc<Signature>,
+    /// Whether a client asked. What a sample does shows in no metric.
+    pub is_counted: bool,
 }
 
 /// One header of a request or an answer.

@@ -8,7 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::{Subject, call, host, soon};
 use model::{DataType, ErrorCode, Tensor};
-use plugin::{DropReason, Dropped, FieldError, Limits, LogLevel, LogSource, PlacementPolicy, PluginFailure, Prepared};
+use plugin::{
+    DropReason, Dropped, FieldError, Limits, LogLevel, LogSource, Placement, PlacementPolicy, PluginFailure, Prepared,
+};
 use tokio::time::Instant;
 
 #[tokio::test]
@@ -105,7 +107,9 @@ async fn the_requests_own_deadline_is_not_the_plugins_fault() {
     let failure = subject.plugin.preprocess(&call(), Bytes::from_static(b"x"), deadline).await.expect_err("too late");
     assert_eq!(failure.code(), ErrorCode::DeadlineExceeded, "{failure}");
     assert!(!failure.code().blames_plugin());
-    assert_eq!(subject.plugin.snapshot().dropped(DropReason::TimedOut), 1);
+    let snapshot = subject.plugin.snapshot();
+    assert_eq!(snapshot.dropped(DropReason::TimedOut), 1);
+    assert_eq!(snapshot.preprocess.0, Placement::Inline, "nor a reason to lower its priority");
 }
 
 #[tokio::test]
@@ -155,7 +159,7 @@ async fn output_is_bounded() {
     assert_eq!(subject.answer(b"\x01").await.len(), 1 << 20);
     let text = "plugin of model 'fraud' (generation 3) in preprocess broke its contract: what it gave back is larger than \
                 2097152 bytes, the largest of limits.output_mb (1048576, tensors \
-                1024) with limits.carry_bytes_max (0), and 1 MiB for the rest";
+                1024) with limits.carry_kb (0), and 1 MiB for the rest";
     let failure = subject.failure(b"\x03").await;
     assert_eq!((failure.kind_label(), failure.to_string().as_str()), ("contract", text));
     assert_eq!(subject.answer(b"\x01").await.len(), 1 << 20, "the next call works");
@@ -198,10 +202,7 @@ async fn tensors_and_carry_are_bounded() {
     let limits = Limits { carry_bytes_max: 2, ..Limits::default() };
     let subject = host.plugin_with("tensor", |spec| spec.limits = limits);
     let failure = subject.failure(b"abc").await;
-    assert!(
-        failure.to_string().ends_with("the carry has 3 bytes, expected at most 2 (limits.carry_bytes_max)"),
-        "{failure}"
-    );
+    assert!(failure.to_string().ends_with("the carry has 3 bytes, expected at most 2 (limits.carry_kb)"), "{failure}");
 }
 
 #[tokio::test]

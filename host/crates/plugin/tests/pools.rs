@@ -180,7 +180,7 @@ async fn imports_answer_and_denials_name_the_grant() {
         spec.metrics = metrics.map(|(name, kind)| (name.to_owned(), kind)).into();
     });
     let expected = "good day\nasset text\nx\nmodel 'fraud' has no grant for the key-value store 'cart'; ask the operator \
-                    for the grant `key-value = [\"cart\"]`\n";
+                    for the grant `key_value = [\"cart\"]`\n";
     assert_eq!(subject.answer(b"").await, expected);
     let metrics = [("hits", MetricKind::Counter, 2.0), ("size", MetricKind::Histogram, 0.5)];
     assert_eq!(subject.heard.metrics(), metrics.map(|(name, kind, value)| (name.to_owned(), kind, value)));

@@ -23,7 +23,8 @@ impl Assembler<'_> {
     pub(super) fn versions(&mut self, config: &Arc<ModelConfig>) -> BTreeMap<VersionNumber, Ready> {
         let present = self.present(config);
         let desired = config.version_policy.choose(&present);
-        if desired.is_empty() && self.note_restless_versions() {
+        let is_coming = self.job.moving.iter().any(|unit| matches!(unit, Unit::Version(_)));
+        if desired.is_empty() && (self.note_restless_versions() || is_coming) {
             self.lacks_versions = true;
         } else if desired.is_empty() {
             let reason = format!(
@@ -96,6 +97,9 @@ impl Assembler<'_> {
             }
             self.problems.insert(Unit::Version(number).to_string(), reason);
         }
+        // A version that serves is not gone because its files are being replaced.
+        let serves = |number: &VersionNumber| self.current_release(*number).is_some();
+        present.extend(self.job.moving.iter().filter_map(version_number).filter(serves));
         present
     }
 
@@ -103,6 +107,11 @@ impl Assembler<'_> {
         let unit = Unit::Version(number);
         let current = self.current_release(number).map(|release| Arc::clone(&release.version));
         let same_config = |version: &LoadedVersion| same_engine_config(&version.declared, config);
+        if let Some(version) = &current
+            && self.job.moving.contains(&unit)
+        {
+            return Ok(Ready { version: Arc::clone(version), is_new: false });
+        }
         if let Some(version) = &current
             && !self.job.changed.contains(&unit)
             && same_config(version)

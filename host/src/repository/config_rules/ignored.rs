@@ -39,13 +39,10 @@ const IGNORED: [(&str, &[&str]); 7] = [
 ];
 
 /// ONNX Runtime settings Triton takes from `parameters` and Airlock does not.
-const IGNORED_PARAMETERS: [&str; 9] = [
+const IGNORED_PARAMETERS: [&str; 6] = [
     "arena_extend_strategy",
     "cudnn_conv_algo_search",
     "do_copy_in_default_stream",
-    "enable_mem_arena",
-    "enable_mem_pattern",
-    "execution_mode",
     "gpu_mem_limit",
     "memory.enable_memory_arena_shrinkage",
     "session.use_device_allocator_for_initializers",

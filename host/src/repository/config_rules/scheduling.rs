@@ -16,6 +16,7 @@ const QUEUE_SIZE_MAX: u32 = 1_000_000;
 pub(super) fn read(root: &Block<'_>, max_batch_size: u32, rules: &mut Rules<'_, '_>) -> BatchingConfig {
     let mut batching = BatchingConfig::default();
     batching.queue.max_queue_size = rules.defaults.max_queue_size;
+    batching.is_dynamic = root.has("dynamic_batching");
     let Some(block) = root.block("dynamic_batching") else { return batching };
     batching.preferred_batch_sizes = preferred_sizes(&block, max_batch_size, rules);
     batching.max_queue_delay = wait(&block, "max_queue_delay_microseconds", rules);

@@ -59,30 +59,27 @@ fn read_one(block: &Block<'_>, side: Side, rules: &mut Rules<'_, '_>) -> Option<
         let rule = "dimension must be integer >= 1, or -1 to indicate a variable-size dimension";
         rules.refuse(block, "dims", format!("{subject} {rule} for {model}"), format!("replace {dim}"));
     }
-    check_reshape(block, &dims, &subject, rules);
+    let reshape = read_reshape(block, &dims, &subject, rules);
     match side {
         Side::Input => check_input(block, &dims, &subject, rules),
         Side::Output => check_output(block, rules),
     }
-    Some(TensorConfig { name: name.into(), data_type: data_type?, dims })
+    Some(TensorConfig { name: name.into(), data_type: data_type?, dims, reshape })
 }
 
-fn check_reshape(block: &Block<'_>, dims: &[i64], subject: &str, rules: &mut Rules<'_, '_>) {
-    let Some(reshape) = block.block("reshape") else { return };
+/// The model's own dimensions, where they are given and may be.
+fn read_reshape(block: &Block<'_>, dims: &[i64], subject: &str, rules: &mut Rules<'_, '_>) -> Option<Vec<i64>> {
+    let reshape = block.block("reshape")?;
     let shape: Vec<i64> = reshape.integers("shape").into_iter().filter_map(|dim| i64::try_from(dim).ok()).collect();
     let rule = if shape.is_empty() && !rules.batches {
         Some("cannot have empty reshape for non-batching model as scalar tensors are not supported")
     } else {
         reshape_rule(dims, &shape)
     };
-    let model = rules.model.clone();
-    if let Some(rule) = rule {
-        rules.refuse(block, "reshape", format!("{subject} {rule} for {model}"), None);
-    } else if shape != dims {
-        let message = format!("{subject} has a reshape, which is not supported, for {model}");
-        let fix = "declare the model's own shape in dims and let clients, or a plugin, send that".to_owned();
-        rules.refuse(block, "reshape", message, fix);
-    }
+    let Some(rule) = rule else { return Some(shape) };
+    let message = format!("{subject} {rule} for {}", rules.model);
+    rules.refuse(block, "reshape", message, None);
+    None
 }
 
 /// The rule that `shape` breaks as another way to see `dims`: the same free dimensions, in order, and as many elements

@@ -1,12 +1,12 @@
 //! `model_warmup`: requests to run on every instance before it serves, with their data from `warmup/` beside the file.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
 use model::{DataType, ModelConfig, Tensor, WarmupData, WarmupInput, WarmupSample, element_count};
 
+use super::super::regular;
 use super::block::Block;
 use super::{Rules, stays_inside};
 
@@ -132,9 +132,7 @@ fn data_of(
 
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     let shown = |error: io::Error| format!("cannot read '{}': {error}", path.display());
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(shown)?;
-    file.take(WARMUP_FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(shown)?;
+    let bytes = regular::read_up_to(path, WARMUP_FILE_BYTES_MAX).map_err(shown)?;
     if bytes.len() as u64 > WARMUP_FILE_BYTES_MAX {
         return Err(format!("'{}' is larger than {WARMUP_FILE_BYTES_MAX} bytes", path.display()));
     }

@@ -50,7 +50,14 @@ fn everything_can_be_said() {
         (manifest.kind, manifest.reuse, manifest.execution),
         (PluginKind::Pipeline, Reuse::Fresh, StageExecution::Runtime)
     );
-    let limits = PluginLimits { memory_mb: 64, time_ms: 50, output_mb: 1, log_lines: 0, log_line_bytes: 128 };
+    let limits = PluginLimits {
+        memory_mb: 64,
+        time_ms: 50,
+        output_mb: 1,
+        log_lines: 0,
+        log_line_bytes: 128,
+        ..PluginLimits::default()
+    };
     assert_eq!(manifest.limits, limits);
     assert_eq!((limits.memory_bytes(), limits.output_bytes(), limits.time().as_millis()), (64 << 20, 1 << 20, 50));
     assert_eq!(manifest.grants.headers, texts(&["x-user", "accept-language"]));

@@ -1,7 +1,6 @@
 //! One case's folder: which files it holds, read within the limits.
 
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use bytes::Bytes;
 use serde_json::Value as Json;
 
 use super::super::problem::{Problem, nearest};
+use super::super::regular;
 use super::compare::ExpectedBody;
 use super::{Form, SAMPLE_FILE_BYTES_MAX, SAMPLE_HEADERS_MAX, SAMPLES_BYTES_MAX, Sample, expect_toml};
 
@@ -105,11 +105,12 @@ impl Case<'_> {
     }
 
     fn bytes(&mut self, path: &Path) -> Bytes {
-        let mut bytes = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(SAMPLE_FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
-        if let Err(error) = read {
+        let read = regular::read_up_to(path, SAMPLE_FILE_BYTES_MAX);
+        let bytes = read.unwrap_or_else(|error| {
             self.refuse(path, format!("cannot be read: {error}"));
-        } else if bytes.len() as u64 > SAMPLE_FILE_BYTES_MAX {
+            Vec::new()
+        });
+        if bytes.len() as u64 > SAMPLE_FILE_BYTES_MAX {
             self.refuse(path, format!("is larger than {SAMPLE_FILE_BYTES_MAX} bytes"));
         } else if bytes.len() as u64 > *self.bytes_left {
             self.refuse(path, format!("with it all samples have more than {SAMPLES_BYTES_MAX} bytes"));

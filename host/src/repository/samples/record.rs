@@ -21,11 +21,57 @@ pub fn write_expected(dir: &Path, status: u16, content_type: &str, body: &[u8]) 
     let kept = earlier.iter().find(|path| Form::of_file(path) == form);
     let target = kept.cloned().unwrap_or_else(|| dir.join(format!("expected.{}", form.extension())));
     let rules = updated_rules(dir, status, (form, content_type))?;
-    replace(&target, body)?;
+    let body = match kept.map(fs::read).transpose()? {
+        Some(before) if form == Form::Json => laid_out_as(&before, body),
+        _ => body.to_vec(),
+    };
+    replace(&target, &body)?;
     for other in earlier.iter().filter(|path| **path != target) {
         fs::remove_file(other)?;
     }
     rules.map_or(Ok(()), |text| replace(&dir.join("expect.toml"), text.as_bytes()))
+}
+
+/// JSON as the file before it was laid out: on lines of its own with indents, or on one, and with or without a newline
+/// at the end.
+fn laid_out_as(before: &[u8], json: &[u8]) -> Vec<u8> {
+    let newline: &[u8] = if before.ends_with(b"\n") { b"\n" } else { b"" };
+    let content = before.trim_ascii();
+    let json = json.trim_ascii();
+    let text = if content.contains(&b'\n') && !json.contains(&b'\n') { indented(json) } else { json.to_vec() };
+    [&text[..], newline].concat()
+}
+
+/// Compact JSON with a line for each element; the order of keys stays.
+fn indented(json: &[u8]) -> Vec<u8> {
+    let (mut out, mut depth, mut in_text, mut escaped) = (Vec::with_capacity(json.len() * 2), 0_usize, false, false);
+    let mut previous = 0_u8;
+    for &byte in json {
+        if in_text {
+            in_text = escaped || byte != b'"';
+            escaped = !escaped && byte == b'\\';
+            out.push(byte);
+            previous = byte;
+            continue;
+        }
+        let opens = matches!(previous, b'{' | b'[');
+        let closes = matches!(byte, b'}' | b']');
+        if closes {
+            depth = depth.saturating_sub(1);
+        }
+        if (opens != closes) || previous == b',' {
+            out.push(b'\n');
+            out.extend(std::iter::repeat_n(b' ', depth * 2));
+        }
+        in_text = byte == b'"';
+        depth += usize::from(matches!(byte, b'{' | b'['));
+        out.push(byte);
+        if byte == b':' {
+            out.push(b' ');
+        }
+        previous = byte;
+    }
+    out
 }
 
 fn expected_files(dir: &Path) -> io::Result<Vec<PathBuf>> {
@@ -79,4 +125,19 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_file_name(format!(".{name}.new"));
     fs::write(&temporary, bytes)?;
     fs::rename(&temporary, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_json_keeps_the_layout_of_the_file() {
+        let json = br#"{"b":"x, {\"y\": 1}","a":[1,2],"c":{},"d":[]}"#;
+        let expected =
+            "{\n  \"b\": \"x, {\\\"y\\\": 1}\",\n  \"a\": [\n    1,\n    2\n  ],\n  \"c\": {},\n  \"d\": []\n}\n";
+        let got = laid_out_as(b"{\n  \"b\": 1\n}\n", json);
+        assert_eq!(String::from_utf8(got).expect("text"), expected);
+        assert_eq!(laid_out_as(b"{}", json), json);
+    }
 }

@@ -8,8 +8,8 @@ use std::sync::mpsc;
 use bytes::Bytes;
 use engine::{OrtLoader, OrtRuntime, find_library};
 use model::{
-    BatchLayout, BatchOutput, DataType, EngineError, LoadError, LoadRequest, LoadedModel, ModelConfig, ModelInstance,
-    ModelLoader as _, ModelName, Tensor, TensorConfig, VersionNumber,
+    AutoComplete, BatchLayout, BatchOutput, DataType, EngineError, LoadError, LoadRequest, LoadedModel, ModelConfig,
+    ModelInstance, ModelLoader as _, ModelName, Tensor, TensorConfig, VersionNumber,
 };
 
 pub(crate) fn loader() -> OrtLoader {
@@ -21,14 +21,19 @@ pub(crate) fn fixture(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/fixtures/models").join(file)
 }
 
-/// A configuration that declares nothing.
+/// A configuration that declares nothing, and is not completed.
 pub(crate) fn config(max_batch_size: u32) -> ModelConfig {
     let name = ModelName::new("m").expect("a name");
-    ModelConfig { max_batch_size, ..ModelConfig::named(name) }
+    ModelConfig { max_batch_size, auto_complete: AutoComplete::Off, ..ModelConfig::named(name) }
+}
+
+/// A configuration that declares nothing, and is completed from the file.
+pub(crate) fn completed(max_batch_size: u32) -> ModelConfig {
+    ModelConfig { auto_complete: AutoComplete::default(), ..config(max_batch_size) }
 }
 
 pub(crate) fn declared(name: &str, data_type: DataType, dims: &[i64]) -> TensorConfig {
-    TensorConfig { name: name.into(), data_type, dims: dims.to_vec() }
+    TensorConfig { name: name.into(), data_type, dims: dims.to_vec(), reshape: None }
 }
 
 pub(crate) fn load_path(path: &Path, config: &ModelConfig) -> Result<LoadedModel, LoadError> {

@@ -33,7 +33,7 @@ pub(super) fn check(mut response: Response, limits: &Limits) -> Result<Response,
         }
     } else {
         check_value("content type", &response.content_type)?;
-        check_size("the content type", response.content_type.len(), limits.header_bytes_max, "header_bytes_max")?;
+        check_size("the content type", response.content_type.len(), limits.header_bytes_max, "header_bytes")?;
     }
     Ok(response)
 }
@@ -51,14 +51,10 @@ fn check_status_and_body(response: &Response, limits: &Limits) -> Result<(), Str
 
 fn check_headers(headers: &[Header], limits: &Limits) -> Result<(), String> {
     if headers.len() > limits.headers_max {
-        return Err(format!(
-            "expected at most {} headers (limits.headers_max), got {}",
-            limits.headers_max,
-            headers.len()
-        ));
+        return Err(format!("expected at most {} headers (limits.headers), got {}", limits.headers_max, headers.len()));
     }
     let bytes = headers.iter().map(|header| header.name.len() + header.value.len()).sum();
-    check_size("the header section", bytes, limits.header_bytes_max, "header_bytes_max")?;
+    check_size("the header section", bytes, limits.header_bytes_max, "header_bytes")?;
     headers.iter().try_for_each(check_header)
 }
 
@@ -156,11 +152,11 @@ mod tests {
             ),
             (
                 answer(200, "a/b", &[("a", "1"), ("b", "2"), ("c", "3")], b""),
-                "expected at most 2 headers (limits.headers_max), got 3",
+                "expected at most 2 headers (limits.headers), got 3",
             ),
             (
                 answer(200, "a/b", &[("a", "12345678901234567890123456789012")], b""),
-                "the header section has 33 bytes, expected at most 32 (limits.header_bytes_max)",
+                "the header section has 33 bytes, expected at most 32 (limits.header_bytes)",
             ),
         ];
         for (outcome, text) in cases {

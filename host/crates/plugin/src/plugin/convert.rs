@@ -61,7 +61,7 @@ pub(super) fn prepared(prepared: adapter::Prepared, limits: &Limits) -> Result<P
 fn checked_inference(given: adapter::Inference, limits: &Limits) -> Result<Inference, String> {
     let bytes = given.inputs.iter().map(|tensor| tensor.data.len()).sum();
     check_size("the tensor data", bytes, limits.tensor_bytes_max, "output_mb")?;
-    check_size("the carry", given.carry.len(), limits.carry_bytes_max, "carry_bytes_max")?;
+    check_size("the carry", given.carry.len(), limits.carry_bytes_max, "carry_kb")?;
     let inputs = given.inputs.into_iter().map(tensor).collect::<Result<_, _>>()?;
     let parameters = given.parameters.into_iter().map(parameter).collect();
     Ok(Inference { inputs, outputs: given.outputs, parameters, carry: Bytes::from(given.carry) })

@@ -141,7 +141,15 @@ impl Plugin {
             },
         };
         let in_use = self.pool.count_in_use();
-        Ok(Lease { plugin: self, window, instance: Some(instance), entered: None, _running: None, _in_use: in_use })
+        Ok(Lease {
+            plugin: self,
+            window,
+            instance: Some(instance),
+            entered: None,
+            is_counted: true,
+            _running: None,
+            _in_use: in_use,
+        })
     }
 
     fn warm(&self) -> Option<Instance> {
@@ -205,7 +213,9 @@ impl Plugin {
                 Err(self.crashed(place, &error, ""))
             }
             Err(Elapsed) => {
-                self.suspicion.was_stopped(window.start.elapsed());
+                if window.by_limit {
+                    self.suspicion.ran_out_of_time();
+                }
                 unfinished.fail(DropReason::TimedOut);
                 Err(window.timeout(&self.spec, Stage::Instantiate))
             }
@@ -218,7 +228,7 @@ impl Plugin {
         if error.root_cause().to_string().contains(CROSSING_EXHAUSTED) {
             let message = format!(
                 "what it gave back is larger than {} bytes, the largest of limits.output_mb ({}, tensors {}) \
-                 with limits.carry_bytes_max ({}), and 1 MiB for the rest",
+                 with limits.carry_kb ({}), and 1 MiB for the rest",
                 limits.crossing_bytes(),
                 limits.body_bytes_max,
                 limits.tensor_bytes_max,
@@ -258,6 +268,7 @@ struct Lease<'a> {
     window: &'a Window,
     instance: Option<Instance>,
     entered: Option<Instant>,
+    is_counted: bool,
     _running: Option<Running<'a>>,
     _in_use: InUse<'a>,
 }
@@ -270,6 +281,7 @@ impl<'a> Lease<'a> {
         instance.store.data_mut().begin(call);
         instance.store.set_epoch_deadline(SLICE_TICKS);
         self._running = Some(self.plugin.runtime.ticker().enter());
+        self.is_counted = call.is_counted;
         self.entered = Some(Instant::now());
         instance
     }
@@ -277,13 +289,14 @@ impl<'a> Lease<'a> {
     /// What the guest gave back; decides what becomes of the instance.
     fn leave<T>(mut self, call: &Call, outcome: Result<wasmtime::Result<T>, Elapsed>) -> Result<T, PluginFailure> {
         let mut instance = self.instance.take().expect("a lease holds its instance until the guest comes back");
-        let run = self.record();
+        self.record();
         let (plugin, window) = (self.plugin, self.window);
         let sandbox = instance.store.data_mut();
         sandbox.end();
         match &outcome {
             Ok(_) => plugin.suspicion.came_back(),
-            Err(Elapsed) => plugin.suspicion.was_stopped(run),
+            Err(Elapsed) if window.by_limit => plugin.suspicion.ran_out_of_time(),
+            Err(Elapsed) => {}
         }
         match outcome {
             Ok(Ok(reply)) => {
@@ -302,16 +315,16 @@ impl<'a> Lease<'a> {
         }
     }
 
-    /// Records the time inside the guest, and returns it.
-    fn record(&self) -> Duration {
-        let Some(entered) = self.entered else { return Duration::ZERO };
+    fn record(&self) {
+        let Some(entered) = self.entered else { return };
         let run = entered.elapsed();
         let window = self.window;
         self.plugin.times(window.stage).record(run);
         let wait = entered.saturating_duration_since(window.start);
-        let timing = StageTiming { wait, run, placement: window.placement };
-        self.plugin.spec.sink.stage(window.stage, timing);
-        run
+        if self.is_counted {
+            let timing = StageTiming { wait, run, placement: window.placement };
+            self.plugin.spec.sink.stage(window.stage, timing);
+        }
     }
 }
 
@@ -319,8 +332,7 @@ impl Drop for Lease<'_> {
     fn drop(&mut self) {
         if let Some(mut instance) = self.instance.take() {
             instance.store.data_mut().end();
-            let run = self.record();
-            self.plugin.suspicion.was_stopped(run);
+            self.record();
             self.plugin.pool.discard(instance, DropReason::Cancelled);
         }
     }

@@ -104,7 +104,9 @@ impl Sandbox {
         match value {
             Some(value) if declared && self.metrics_left > 0 => {
                 self.metrics_left -= 1;
-                self.spec.sink.metric(name, kind, value);
+                if self.is_counted() {
+                    self.spec.sink.metric(name, kind, value);
+                }
             }
             _ => self.metrics_dropped += 1,
         }
@@ -112,7 +114,7 @@ impl Sandbox {
 
     fn denied(&self, store: &str) -> key_value::KvError {
         key_value::KvError::Denied(format!(
-            "model '{}' has no grant for the key-value store '{store}'; ask the operator for the grant `key-value = \
+            "model '{}' has no grant for the key-value store '{store}'; ask the operator for the grant `key_value = \
              [\"{store}\"]`",
             self.spec.model
         ))

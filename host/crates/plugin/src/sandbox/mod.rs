@@ -59,12 +59,18 @@ impl Sandbox {
         speak(&self.speech).begin(call, &self.spec.limits);
     }
 
+    /// Whether a client asked; what an instance does while it starts counts too.
+    fn is_counted(&self) -> bool {
+        self.call.as_ref().is_none_or(|call| call.is_counted)
+    }
+
     /// Ends a call: what is left of its output goes to the log, and what was dropped is told.
     pub(crate) fn end(&mut self) {
+        let is_counted = self.is_counted();
         self.call = None;
         speak(&self.speech).end();
         let dropped = std::mem::take(&mut self.metrics_dropped);
-        if dropped > 0 {
+        if dropped > 0 && is_counted {
             self.spec.sink.dropped(Dropped::Metrics, dropped);
         }
     }

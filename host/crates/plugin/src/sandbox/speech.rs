@@ -9,6 +9,7 @@ use crate::{Call, Dropped, Limits, LogEntry, LogLevel, LogSource, PluginSink};
 pub(crate) struct Speech {
     sink: Arc<dyn PluginSink>,
     call: Option<Arc<Call>>,
+    line_bytes_max: usize,
     lines_left: usize,
     bytes_left: usize,
     lines_dropped: u64,
@@ -22,6 +23,7 @@ impl Speech {
         Self {
             sink,
             call: None,
+            line_bytes_max: limits.log_line_bytes_max,
             lines_left: limits.log_lines_max,
             bytes_left: limits.log_bytes_max,
             lines_dropped: 0,
@@ -40,14 +42,20 @@ impl Speech {
     pub(crate) fn end(&mut self) {
         self.end_line(LogSource::Stdout);
         self.end_line(LogSource::Stderr);
+        let is_counted = self.is_counted();
         self.call = None;
         let dropped = [(Dropped::LogLines, &mut self.lines_dropped), (Dropped::LogBytes, &mut self.bytes_dropped)];
         for (what, count) in dropped {
             match std::mem::take(count) {
-                0 => {}
-                count => self.sink.dropped(what, count),
+                count if count > 0 && is_counted => self.sink.dropped(what, count),
+                _ => {}
             }
         }
+    }
+
+    /// Whether what is said belongs to a client's request; what an instance says while it starts does.
+    fn is_counted(&self) -> bool {
+        self.call.as_ref().is_none_or(|call| call.is_counted)
     }
 
     /// One whole line. One that does not fit is cut; one that has no room at all is dropped.
@@ -57,7 +65,8 @@ impl Speech {
             self.bytes_dropped += message.len() as u64;
             return;
         }
-        let kept = &message[..message.floor_char_boundary(self.bytes_left)];
+        let room = self.bytes_left.min(self.line_bytes_max);
+        let kept = &message[..message.floor_char_boundary(room)];
         self.lines_left -= 1;
         self.bytes_left -= kept.len();
         self.bytes_dropped += (message.len() - kept.len()) as u64;
@@ -69,7 +78,7 @@ impl Speech {
     pub(crate) fn print(&mut self, source: LogSource, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             let text = piece.strip_suffix(b"\n").unwrap_or(piece);
-            let room = self.bytes_left;
+            let room = self.bytes_left.min(self.line_bytes_max);
             let line = self.line(source);
             let kept = text.len().min(room.saturating_sub(line.len()));
             line.extend_from_slice(&text[..kept]);
@@ -143,5 +152,17 @@ mod tests {
         check(1, 99, &[b"one\ntwo\nthree\n"], &["one"], &[(Dropped::LogLines, 2), (Dropped::LogBytes, 8)]);
         check(9, 5, &[b"one\ntwo\nthree\n"], &["one", "tw"], &[(Dropped::LogBytes, 6)]);
         check(9, 4, &[b"0123456789"], &["0123"], &[(Dropped::LogBytes, 6)]);
+    }
+
+    #[test]
+    fn a_line_over_its_limit_is_cut_and_leaves_room_for_the_next() {
+        let sink = Arc::new(Heard::default());
+        let limits = Limits { log_line_bytes_max: 4, ..Limits::default() };
+        let mut speech = Speech::new(Arc::clone(&sink) as Arc<dyn PluginSink>, &limits);
+        speech.print(LogSource::Stderr, b"0123456789\nab");
+        speech.say(LogLevel::Info, LogSource::Log, "caf\u{e9}\u{e9}");
+        speech.end();
+        assert_eq!(*sink.lines.lock().expect("not poisoned"), ["0123", "caf", "ab"]);
+        assert_eq!(*sink.dropped.lock().expect("not poisoned"), [(Dropped::LogBytes, 10)]);
     }
 }

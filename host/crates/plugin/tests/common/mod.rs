@@ -163,6 +163,7 @@ pub fn call() -> Arc<Call> {
         accept: None,
         headers: Vec::new(),
         signature: Arc::new(Signature { inputs: vec![spec("x")], outputs: vec![spec("y")] }),
+        is_counted: true,
     })
 }
 

@@ -1,0 +1,66 @@
+//! Counts what ends before the pipeline counts it: requests that were refused on the way there, and clients that left.
+//! With the pipeline's own counts, every request of predict and infer is in `airlock_requests_total` exactly once.
+
+use std::sync::Arc;
+
+use model::ErrorCode;
+
+use super::HttpState;
+use crate::failure::RequestFailure;
+use crate::registry::Release;
+
+/// One request until the pipeline has it. Dropped before, it counts a client that left.
+pub(super) struct Tally<'a> {
+    state: &'a HttpState,
+    release: Option<Arc<Release>>,
+    is_open: bool,
+    body_was_read: bool,
+}
+
+impl<'a> Tally<'a> {
+    /// A request that nothing is known of yet.
+    pub(super) fn open(state: &'a HttpState) -> Self {
+        Self { state, release: None, is_open: true, body_was_read: false }
+    }
+
+    /// It is for this release.
+    pub(super) fn pinned(&mut self, release: &Arc<Release>) {
+        self.release = Some(Arc::clone(release));
+    }
+
+    /// Its body has been read to the end.
+    pub(super) fn body_read(&mut self) {
+        self.body_was_read = true;
+    }
+
+    /// Whether its body has been read; if not, the connection cannot be used again.
+    pub(super) fn body_was_read(&self) -> bool {
+        self.body_was_read
+    }
+
+    /// The pipeline counts it from here on.
+    pub(super) fn hand_over(&mut self) {
+        self.is_open = false;
+    }
+
+    /// It ends with this failure; counted unless the pipeline has done so.
+    pub(super) fn failed(&mut self, failure: &RequestFailure) {
+        self.end(failure.code);
+    }
+
+    fn end(&mut self, code: ErrorCode) {
+        if !std::mem::take(&mut self.is_open) {
+            return;
+        }
+        match &self.release {
+            Some(release) => release.version.metrics.answered(Some(code)),
+            None => self.state.metrics.refused(code),
+        }
+    }
+}
+
+impl Drop for Tally<'_> {
+    fn drop(&mut self) {
+        self.end(ErrorCode::Cancelled);
+    }
+}

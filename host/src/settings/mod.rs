@@ -1,0 +1,272 @@
+//! Server settings: `airlock.toml`, then the environment, then flags, in that order of rising weight. One struct lists
+//! them all ([`ServeArgs`]: a flag, a variable and a key each); [`Settings`] is the checked result, with every default
+//! filled in and every limit inside its bounds. Problems are gathered and reported together.
+
+mod args;
+mod bounds;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use plugin::RuntimeConfig;
+
+pub use args::{LogFormat, ServeArgs};
+use bounds::Bounds;
+
+/// Checked settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Model repositories, at least one.
+    pub repositories: Vec<PathBuf>,
+    /// Where the server writes for itself.
+    pub state_dir: PathBuf,
+    /// ONNX Runtime's library, where given.
+    pub onnxruntime: Option<PathBuf>,
+    /// Addresses.
+    pub listen: Listen,
+    /// Threads that serve requests.
+    pub serving_threads: NonZeroUsize,
+    /// Bounds on requests.
+    pub limits: RequestLimits,
+    /// When the repository is looked at.
+    pub rescan: Rescan,
+    /// Waiting requests of a version whose config names no bound.
+    pub max_queue_size: NonZeroUsize,
+    /// Threads that load and compile.
+    pub load_threads: NonZeroUsize,
+    /// Generations kept on disk per model.
+    pub history_keep: usize,
+    /// Bounds of the sandbox.
+    pub sandbox: SandboxLimits,
+    /// Serving goes on for this long after SIGTERM, while readiness fails.
+    pub drain: Duration,
+    /// Work in flight gets this long after SIGTERM.
+    pub exit_timeout: Duration,
+    /// Log format; `None` chooses by terminal.
+    pub log_format: Option<LogFormat>,
+    /// Log filter.
+    pub log_filter: String,
+}
+
+/// Where the server listens.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    /// Address of HTTP and metrics.
+    pub address: IpAddr,
+    /// v2 and predict.
+    pub http_port: u16,
+    /// `/metrics`.
+    pub metrics_port: u16,
+    /// Where to write the ports taken.
+    pub port_file: Option<PathBuf>,
+    /// Flags given for ports that this version does not serve.
+    pub reserved: Vec<(&'static str, u16)>,
+}
+
+/// Bounds on requests and connections.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestLimits {
+    /// Bytes of a body.
+    pub body_bytes_max: usize,
+    /// Requests held at once.
+    pub in_flight_max: usize,
+    /// Open connections.
+    pub connections_max: usize,
+    /// Time for a request.
+    pub timeout: Duration,
+}
+
+/// When the repository is looked at, and for how long a file must be still.
+#[derive(Clone, Copy, Debug)]
+pub struct Rescan {
+    /// Stillness before a file is read.
+    pub settle: Duration,
+    /// When restlessness is reported.
+    pub settle_cap: Duration,
+    /// Between two scans.
+    pub interval: Duration,
+    /// Between two full hashes.
+    pub rehash: Duration,
+}
+
+/// Bounds of the sandbox.
+#[derive(Clone, Copy, Debug)]
+pub struct SandboxLimits {
+    /// Instances alive at once.
+    pub instances: u32,
+    /// Calls that may wait for an instance.
+    pub waiting_max: usize,
+    /// Core instances that one component may have.
+    pub core_instances_max: u32,
+    /// Bytes of a component.
+    pub component_bytes_max: usize,
+    /// Bytes of compiled components on disk.
+    pub cache_bytes_max: u64,
+    /// Bytes of compiled functions on disk.
+    pub function_cache_bytes_max: u64,
+    /// Memory of one instance, the most a plugin.toml may ask for.
+    pub memory_bytes_max: usize,
+    /// Threads for long guests.
+    pub threads: NonZeroUsize,
+}
+
+/// What is wrong with the settings; every problem at once.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The file cannot be read.
+    #[error("reading {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Texts, one per problem.
+    #[error("{}", .0.join("\n"))]
+    Problems(Vec<String>),
+}
+
+impl Settings {
+    /// Checks every value and fills in the defaults.
+    ///
+    /// # Errors
+    /// [`SettingsError::Problems`] with every limit outside its bounds.
+    pub fn from_args(args: ServeArgs) -> Result<Self, SettingsError> {
+        let mut bounds = Bounds::default();
+        let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let settings = Self {
+            listen: listen(&args),
+            serving_threads: bounds.at_least_one("serving_threads", args.serving_threads, cores),
+            limits: RequestLimits {
+                body_bytes_max: bounds.within("http_max_input_size", args.http_max_input_size, 64 << 20, (1, 4 << 30)),
+                in_flight_max: bounds.within("max_in_flight", args.max_in_flight, 4096, (1, 1 << 20)),
+                connections_max: bounds.within("max_connections", args.max_connections, 8192, (1, 1 << 20)),
+                timeout: bounds.millis("request_timeout_ms", args.request_timeout_ms, 30_000, (1, 3_600_000)),
+            },
+            rescan: Rescan {
+                settle: bounds.millis("settle_ms", args.settle_ms, 500, (1, 600_000)),
+                settle_cap: bounds.millis("settle_cap_ms", args.settle_cap_ms, 60_000, (1, 86_400_000)),
+                interval: bounds.millis("rescan_ms", args.rescan_ms, 5_000, (10, 86_400_000)),
+                rehash: Duration::from_secs(bounds.within_u64("rehash_secs", args.rehash_secs, 3_600, (1, 31_536_000))),
+            },
+            max_queue_size: bounds.at_least_one(
+                "max_queue_size",
+                args.max_queue_size,
+                model::QueuePolicy::DEFAULT_MAX_QUEUE_SIZE,
+            ),
+            load_threads: bounds.at_least_one(
+                "model_load_thread_count",
+                args.model_load_thread_count,
+                NonZeroUsize::MIN.saturating_add(1),
+            ),
+            history_keep: bounds.within("history_keep", args.history_keep, 5, (1, 1000)),
+            sandbox: sandbox_limits(&args, &mut bounds, cores),
+            drain: Duration::from_secs(bounds.within_u64("drain_secs", args.drain_secs, 1, (0, 3_600))),
+            exit_timeout: Duration::from_secs(bounds.within_u64(
+                "exit_timeout_secs",
+                args.exit_timeout_secs,
+                30,
+                (0, 86_400),
+            )),
+            state_dir: args.state_dir.unwrap_or_else(|| PathBuf::from("airlock-state")),
+            repositories: args.model_repository,
+            onnxruntime: args.onnxruntime,
+            log_format: args.log_format,
+            log_filter: args.log.unwrap_or_else(|| "info".to_owned()),
+        };
+        let mut problems: Vec<String> = bounds.problems.iter().map(ToString::to_string).collect();
+        problems.extend(settings.path_problems());
+        if problems.is_empty() { Ok(settings) } else { Err(SettingsError::Problems(problems)) }
+    }
+
+    /// The sandbox's bounds, with what it keeps on disk below `state_dir`.
+    #[must_use]
+    pub fn sandbox_config(&self, state_dir: &Path) -> RuntimeConfig {
+        let limits = self.sandbox;
+        RuntimeConfig {
+            instances_max: limits.instances,
+            waiting_max: limits.waiting_max,
+            core_instance_slots: limits.core_instances_max,
+            memory_bytes_max: limits.memory_bytes_max,
+            component_bytes_max: limits.component_bytes_max,
+            cache_bytes_max: limits.cache_bytes_max,
+            function_cache_bytes_max: limits.function_cache_bytes_max,
+            serving_threads: self.serving_threads.get(),
+            plugin_threads: limits.threads.get(),
+            ..RuntimeConfig::new(state_dir.join("compiled"))
+        }
+    }
+
+    fn path_problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.repositories.is_empty() {
+            problems.push("no model repository; give one with --model-repository DIR".to_owned());
+        }
+        for repository in &self.repositories {
+            if !repository.is_dir() {
+                problems.push(format!(
+                    "model repository {} is not a folder; give the folder that holds the models' folders",
+                    repository.display()
+                ));
+            } else if repository.join("config.pbtxt").exists() {
+                let parent = absolute(repository).parent().map(Path::to_path_buf).unwrap_or_default();
+                problems.push(format!(
+                    "model repository {} is a model's own folder, since it has a config.pbtxt; give its parent {}",
+                    repository.display(),
+                    parent.display()
+                ));
+            } else if absolute(&self.state_dir).starts_with(absolute(repository)) {
+                problems.push(format!(
+                    "state_dir {} lies inside model repository {}; give another with --state-dir DIR",
+                    self.state_dir.display(),
+                    repository.display()
+                ));
+            }
+        }
+        problems
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    let resolved = path.canonicalize().or_else(|_| std::path::absolute(path));
+    resolved.unwrap_or_else(|_| path.to_path_buf())
+}
+
+fn listen(args: &ServeArgs) -> Listen {
+    let reserved = [("--grpc-port", args.grpc_port), ("--admin-port", args.admin_port)];
+    Listen {
+        address: args.http_address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        http_port: args.http_port.unwrap_or(8000),
+        metrics_port: args.metrics_port.unwrap_or(8002),
+        port_file: args.port_file.clone(),
+        reserved: reserved.into_iter().filter_map(|(flag, port)| port.map(|port| (flag, port))).collect(),
+    }
+}
+
+fn sandbox_limits(args: &ServeArgs, bounds: &mut Bounds, cores: NonZeroUsize) -> SandboxLimits {
+    let mut mebibytes = |name, given, default, range| bounds.within(name, given, default, range) << 20;
+    let memory_bytes_max = mebibytes("plugin_memory_mb", args.plugin_memory_mb, 1024, (1, 4095));
+    let component_bytes_max = mebibytes("plugin_component_mb", args.plugin_component_mb, 64, (1, 1024));
+    let cache_bytes_max = mebibytes("plugin_cache_mb", args.plugin_cache_mb, 1024, (1, 1 << 20)) as u64;
+    let function_cache_bytes_max =
+        mebibytes("plugin_function_cache_mb", args.plugin_function_cache_mb, 512, (0, 1 << 20)) as u64;
+    let mut count = |name, given, default, most| {
+        // The bound of each is far below.
+        u32::try_from(bounds.within(name, given, default, (1, most))).unwrap_or(u32::MAX)
+    };
+    SandboxLimits {
+        instances: count("plugin_instances", args.plugin_instances, 256, 65_536),
+        core_instances_max: count("plugin_core_instances", args.plugin_core_instances, 64, 1_024),
+        waiting_max: bounds.within("plugin_queue_size", args.plugin_queue_size, 1_024, (0, 1 << 20)),
+        memory_bytes_max,
+        component_bytes_max,
+        cache_bytes_max,
+        function_cache_bytes_max,
+        threads: bounds.at_least_one("plugin_threads", args.plugin_threads, cores),
+    }
+}
+
+#[cfg(test)]
+mod tests;
