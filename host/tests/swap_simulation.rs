@@ -1,29 +1,34 @@
-//! Swaps under traffic, seeded: the real reconciler, sandbox and engine in this process, one seed after another. After
-//! every step: each request has at most one answer, made by one generation with one tag; nothing is older than what was
-//! published when it was pinned; a refused candidate has answered nobody; the queue keeps its bound. At the end the
-//! engine has loaded once and every gauge is back at zero.
+//! Swaps under traffic, seeded: the real reconciler, sandbox and engine in this process, one seed after another. Always:
+//! each request has at most one answer, made by one generation with one tag and the weights of its version; nothing is
+//! older than what was published when it was sent; a refused candidate has answered nobody; a queue refuses what is past its
+//! bound, and only that. At the end the engine has loaded each version once and every gauge is at rest.
+
+mod common;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use airlock::app::App;
-use airlock::failure::RequestFailure;
-use airlock::pipeline::{PredictRequest, predict};
-use airlock::registry::{PluginSlot, Release};
-use airlock::settings::{ServeArgs, Settings};
-use bytes::Bytes;
+use airlock::metrics::names;
+use axum::body::Body;
+use axum::http::Response;
+use common::{Asked, Gauge, Host, PATIENCE, Served};
 use engine::{OrtLoader, OrtRuntime, find_library};
+use http_body_util::BodyExt as _;
+use plugin::{RuntimeConfig, SandboxRuntime};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 const SEEDS: u64 = 4;
-const STEPS: usize = 60;
-const QUEUE_MAX: usize = 64;
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEPS: usize = 120;
+const QUEUE_MAX: usize = 16;
+/// Requests on their way in ordinary traffic: with the samples of a verification they stay within the queue's bound.
+const OUTSTANDING_MAX: usize = 12;
 
 /// The repository's root.
 fn root() -> PathBuf {
@@ -37,17 +42,27 @@ fn component() -> Vec<u8> {
     std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}; build it: cargo xtask plugins", file.display()))
 }
 
+/// What a `plugin.toml` makes of the plugin.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quality {
+    Good,
+    /// It compiles, and its sample answers 500.
+    Bad,
+}
+
+fn manifest(tag: &str, quality: Quality) -> String {
+    let scale = if quality == Quality::Good { "scale = 1.0\n" } else { "" };
+    format!("[config]\ntag = '{tag}'\n{scale}")
+}
+
 /// One model folder, written the way people write: beside, then renamed.
 struct Folder(PathBuf);
 
 impl Folder {
     fn create(repository: &Path) -> Self {
-        let dir = repository.join("m");
-        let sample = dir.join("samples/any");
-        std::fs::create_dir_all(&sample).expect("folders");
-        std::fs::create_dir_all(dir.join("1")).expect("folders");
-        std::fs::copy(root().join("tests/fixtures/models/scaler_v1.onnx"), dir.join("1/model.onnx")).expect("model");
-        let folder = Self(dir);
+        let folder = Self(repository.join("m"));
+        std::fs::create_dir_all(folder.0.join("samples/any")).expect("folders");
+        folder.version(1, "scaler_v1", None);
         folder.write("config.pbtxt", CONFIG.as_bytes());
         folder.write("plugin.wasm", &component());
         folder.write("samples/any/request.json", br#"{"x": [1, 2, 3, 4]}"#);
@@ -62,106 +77,155 @@ impl Folder {
         std::fs::rename(&temporary, self.0.join(path)).expect("renamed");
     }
 
-    fn good_plugin(&self, tag: &str) {
-        self.write("plugin.toml", format!("[config]\ntag = '{tag}'\nscale = 1.0\n").as_bytes());
+    /// Adds a version, with a plugin of its own where there is a manifest for one.
+    fn version(&self, number: u64, weights: &str, plugin: Option<String>) {
+        let staged = self.0.join(".version");
+        std::fs::create_dir(&staged).expect("a folder");
+        let model = root().join("tests/fixtures/models").join(weights).with_extension("onnx");
+        std::fs::copy(model, staged.join("model.onnx")).expect("model");
+        if let Some(manifest) = plugin {
+            std::fs::write(staged.join("plugin.toml"), manifest).expect("written");
+            std::fs::write(staged.join("plugin.wasm"), component()).expect("written");
+        }
+        std::fs::rename(&staged, self.0.join(number.to_string())).expect("renamed");
     }
 
-    /// It compiles, and its sample answers 500.
-    fn bad_plugin(&self, tag: &str) {
-        self.write("plugin.toml", format!("[config]\ntag = '{tag}'\n").as_bytes());
+    fn remove_version(&self, number: u64) {
+        let gone = self.0.join(".gone");
+        std::fs::rename(self.0.join(number.to_string()), &gone).expect("renamed");
+        std::fs::remove_dir_all(&gone).expect("removed");
     }
 }
 
+/// Batches run on the requests' own threads, so that nothing leaves a queue before a request is polled again.
 const CONFIG: &str = r#"
 backend: "onnxruntime"
 max_batch_size: 8
-dynamic_batching { default_queue_policy { max_queue_size: 64 } }
+version_policy { all { } }
+dynamic_batching { default_queue_policy { max_queue_size: 16 } }
 instance_group [ { count: 1 kind: KIND_CPU } ]
+parameters { key: "airlock.execution" value { string_value: "inline" } }
 "#;
 
-/// A request on its way, and the release it pinned.
+const IN_FLIGHT: &str = "airlock_requests_in_flight";
+const QUEUED: &str = r#"airlock_queue_requests{model="m",version="1"}"#;
+const QUEUE_FULL: &str = r#"airlock_queue_drops_total{model="m",reason="queue_full",version="1"}"#;
+const FAILED_TO_VERIFY: &str = r#"airlock_swaps_total{model="m",outcome="failed_to_verify"}"#;
+
+/// A request on its way.
 struct Outstanding {
-    release: Arc<Release>,
-    x: f64,
-    task: JoinHandle<Result<plugin::Response, RequestFailure>>,
+    /// The state that was published last when it was sent.
+    since: usize,
+    /// The version asked for; `None` is the newest.
+    version: Option<u64>,
+    x: i32,
+    task: JoinHandle<Response<Body>>,
 }
 
 struct Simulation {
-    app: App,
+    host: Host,
     folder: Folder,
     random: SmallRng,
     outstanding: Vec<Outstanding>,
-    /// Tag by generation, as published.
-    published: BTreeMap<u64, String>,
+    /// What has served, in order.
+    published: Vec<Served>,
+    /// Tag by generation.
+    tags: BTreeMap<u64, String>,
     refused_tags: Vec<String>,
     candidates: usize,
+    loads: usize,
     answers: usize,
 }
 
-fn generation(release: &Release) -> (u64, String) {
-    let PluginSlot::Serving(generation) = &release.plugin else { panic!("the model has a plugin") };
-    (generation.number, generation.plugin.spec().config["tag"].clone())
+async fn json(response: Response<Body>) -> Value {
+    let body = response.into_body().collect().await.expect("a body").to_bytes();
+    serde_json::from_slice(&body).unwrap_or_else(|error| panic!("{error}: {body:?}"))
+}
+
+fn header(response: &Response<Body>, name: &str) -> u64 {
+    let value = response.headers().get(name).unwrap_or_else(|| panic!("no {name}"));
+    value.to_str().expect("text").parse().expect("a number")
+}
+
+/// Polls each once, in order: it comes as far as it gets without waiting.
+async fn poll_once(asked: &mut [Asked]) -> Vec<Poll<Response<Body>>> {
+    std::future::poll_fn(|context| Poll::Ready(asked.iter_mut().map(|one| one.as_mut().poll(context)).collect())).await
 }
 
 impl Simulation {
-    async fn start(seed: u64, loader: OrtLoader, home: &Path) -> Self {
-        let repository = home.join("repository");
+    async fn start(seed: u64, loader: OrtLoader, sandbox: &Arc<SandboxRuntime>, home: &Path) -> Self {
+        let (repository, state_dir) = (home.join("repository"), home.join("state"));
         let folder = Folder::create(&repository);
-        folder.good_plugin("good-0");
-        let settings = Settings::from_args(ServeArgs {
-            model_repository: vec![repository],
-            state_dir: Some(home.join("state")),
-            http_address: Some(std::net::Ipv4Addr::LOCALHOST.into()),
-            http_port: Some(0),
-            metrics_port: Some(0),
-            settle_ms: Some(2),
-            rescan_ms: Some(200),
-            ..ServeArgs::default()
-        });
-        let app = App::start(&settings.expect("valid settings"), Arc::new(loader)).await.expect("starts");
+        folder.write("plugin.toml", manifest("good-0", Quality::Good).as_bytes());
+        std::fs::create_dir(&state_dir).expect("a folder");
+        let host = Host::start(&repository, &state_dir, sandbox, loader);
         let random = SmallRng::seed_from_u64(seed);
-        let (published, refused_tags) = (BTreeMap::new(), Vec::new());
-        let mut simulation =
-            Self { app, folder, random, outstanding: Vec::new(), published, refused_tags, candidates: 0, answers: 0 };
-        simulation.until("the first generation serves", |sim| sim.app.registry().pin("m", None).is_ok()).await;
+        let mut simulation = Self {
+            host,
+            folder,
+            random,
+            outstanding: Vec::new(),
+            published: Vec::new(),
+            tags: BTreeMap::new(),
+            refused_tags: Vec::new(),
+            candidates: 0,
+            loads: 1,
+            answers: 0,
+        };
+        simulation.until("the first generation serves", |sim| !sim.host.served("m").is_empty()).await;
         simulation
     }
 
-    /// Waits for a condition, checking what always holds on the way.
     async fn until(&mut self, what: &str, mut reached: impl FnMut(&mut Self) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         let mut tick = tokio::time::interval(Duration::from_millis(1));
         while !reached(self) {
-            assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+            assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}; gauges: {:?}", self.host.gauges());
             tick.tick().await;
         }
     }
 
-    fn note_published(&mut self) -> Arc<Release> {
-        let release = self.app.registry().pin("m", None).expect("serves");
-        let (number, tag) = generation(&release);
-        assert!(!self.refused_tags.contains(&tag), "refused candidate {tag} was published");
-        let known = self.published.entry(number).or_insert_with(|| tag.clone());
-        assert_eq!(*known, tag, "generation {number} has one tag");
-        let newest = *self.published.keys().next_back().expect("one at least");
-        assert_eq!(number, newest, "what serves is the newest published");
-        release
+    /// Waits for a condition while requests come and go.
+    async fn under_traffic(&mut self, what: &str, mut reached: impl FnMut(&Self, &Served) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut tick = tokio::time::interval(Duration::from_millis(1));
+        loop {
+            let served = self.observe();
+            if reached(self, &served) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+            let count = self.random.random_range(0..=2);
+            self.send(count);
+            self.collect_finished().await;
+            tick.tick().await;
+        }
     }
 
+    /// What serves now, noted and checked where it is new.
+    fn observe(&mut self) -> Served {
+        let served = self.host.served("m");
+        for (number, tag) in served.values() {
+            assert!(!self.refused_tags.contains(tag), "refused candidate {tag} was published");
+            let known = self.tags.entry(*number).or_insert_with(|| tag.clone());
+            assert_eq!(known, tag, "generation {number} has one tag");
+        }
+        if self.published.last() != Some(&served) {
+            self.published.push(served.clone());
+        }
+        served
+    }
+
+    /// Sends as many as ordinary traffic still may have on their way.
     fn send(&mut self, count: usize) {
-        for _ in 0..count {
-            let release = self.note_published();
-            let x = f64::from(self.random.random_range(-1000..1000_i32));
-            let request = PredictRequest {
-                request_id: "simulated".to_owned(),
-                content_type: Some("application/json".to_owned()),
-                accept: None,
-                body: Bytes::from(format!(r#"{{"x": [{x}, 0, 0, 0]}}"#)),
-                deadline: Instant::now() + PATIENCE,
-            };
-            let pinned = Arc::clone(&release);
-            let task = tokio::spawn(async move { predict(&pinned, request).await });
-            self.outstanding.push(Outstanding { release, x, task });
+        self.observe();
+        let since = self.published.len() - 1;
+        for _ in 0..count.min(OUTSTANDING_MAX.saturating_sub(self.outstanding.len())) {
+            let x = self.random.random_range(-1000..1000);
+            let version = self.random.random_bool(0.5).then_some(1);
+            let path = if version.is_some() { "/v1/models/m/versions/1:predict" } else { "/v1/models/m:predict" };
+            let task = tokio::spawn(self.host.post(path, format!(r#"{{"x": [{x}, 0, 0, 0]}}"#)));
+            self.outstanding.push(Outstanding { since, version, x, task });
         }
     }
 
@@ -173,101 +237,201 @@ impl Simulation {
         }
     }
 
-    async fn swap_good(&mut self) {
+    fn next_tag(&mut self, quality: Quality) -> String {
         self.candidates += 1;
-        let tag = format!("good-{}", self.candidates);
-        self.folder.good_plugin(&tag);
-        self.until(&format!("{tag} is published"), |sim| generation(&sim.note_published()).1 == tag).await;
+        let tag = format!("{}-{}", if quality == Quality::Good { "good" } else { "bad" }, self.candidates);
+        if quality == Quality::Bad {
+            self.refused_tags.push(tag.clone());
+        }
+        tag
     }
 
-    async fn swap_bad(&mut self) {
-        self.candidates += 1;
-        let tag = format!("bad-{}", self.candidates);
-        self.refused_tags.push(tag.clone());
-        self.folder.bad_plugin(&tag);
-        let outcome = r#"airlock_swaps_total{model="m",outcome="failed_to_verify"}"#;
+    async fn swap(&mut self, quality: Quality) {
+        let tag = self.next_tag(quality);
+        self.folder.write("plugin.toml", manifest(&tag, quality).as_bytes());
+        if quality == Quality::Good {
+            self.under_traffic(&format!("{tag} is published"), |_, served| served[&1].1 == tag).await;
+        } else {
+            self.refusal(&tag).await;
+        }
+    }
+
+    async fn refusal(&mut self, tag: &str) {
         let refusals = self.refused_tags.len();
-        self.until(&format!("{tag} is refused"), |sim| {
-            sim.note_published();
-            sim.metric(outcome) >= refusals
-        })
-        .await;
+        self.under_traffic(&format!("{tag} is refused"), |sim, _| sim.host.metric(FAILED_TO_VERIFY) >= refusals).await;
+        assert_eq!(self.host.metric(FAILED_TO_VERIFY), refusals, "one record for each refusal");
+    }
+
+    /// Version 2 comes, alone or with a plugin of its own, good or bad, or goes.
+    async fn change_version(&mut self) {
+        if self.observe().contains_key(&2) {
+            return self.withdraw_version().await;
+        }
+        self.loads += 1;
+        match self.random.random_range(0..3_u8) {
+            0 => {
+                self.folder.version(2, "scaler_v2", None);
+                self.under_traffic("version 2 serves", |_, served| served.get(&2) == Some(&served[&1])).await;
+            }
+            1 => {
+                let tag = self.next_tag(Quality::Good);
+                self.folder.version(2, "scaler_v2", Some(manifest(&tag, Quality::Good)));
+                let serves = |_: &Self, served: &Served| served.get(&2).is_some_and(|plugin| plugin.1 == tag);
+                self.under_traffic(&format!("version 2 serves with {tag}"), serves).await;
+            }
+            _ => {
+                let tag = self.next_tag(Quality::Bad);
+                self.folder.version(2, "scaler_v2", Some(manifest(&tag, Quality::Bad)));
+                self.refusal(&tag).await;
+                self.folder.remove_version(2);
+            }
+        }
+    }
+
+    async fn withdraw_version(&mut self) {
+        self.folder.remove_version(2);
+        self.under_traffic("version 2 is gone", |_, served| !served.contains_key(&2)).await;
+    }
+
+    /// More at once than version 1 lets wait: what is past the bound is refused, and the rest is answered.
+    async fn overload(&mut self) {
+        self.collect_all().await;
+        self.until("nothing is held", |sim| sim.host.metric(IN_FLIGHT) == 0 && sim.host.metric(QUEUED) == 0).await;
+        let refused_before = self.host.metric(QUEUE_FULL);
+        let surplus = self.random.random_range(1..=QUEUE_MAX);
+        let infer = |x: usize| {
+            let input = format!(r#"{{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [{x}, 0, 0, 0]}}"#);
+            self.host.post("/v2/models/m/versions/1/infer", format!(r#"{{"inputs": [{input}]}}"#))
+        };
+        let mut burst: Vec<Asked> = (0..QUEUE_MAX + surplus).map(infer).collect();
+        let mut polled = poll_once(&mut burst).await;
+        assert_eq!((self.host.metric(IN_FLIGHT), self.host.metric(QUEUED)), (QUEUE_MAX, QUEUE_MAX));
+        assert_eq!(self.host.metric(QUEUE_FULL) - refused_before, surplus);
+        for refused in polled.split_off(QUEUE_MAX) {
+            let Poll::Ready(refused) = refused else { panic!("a request past the bound waits") };
+            assert_eq!(refused.status(), 503);
+            assert_eq!(json(refused).await["code"], "queue_full");
+        }
+        assert!(polled.iter().all(Poll::is_pending), "a request within the bound waits");
+        burst.truncate(QUEUE_MAX);
+        let waiting: Vec<_> = burst.into_iter().map(tokio::spawn).collect();
+        for (x, task) in waiting.into_iter().enumerate() {
+            let answer = json(task.await.expect("no panic")).await;
+            assert_eq!(answer["outputs"][0]["data"][0].as_f64(), Some(2.0 * x as f64), "its own row: {answer}");
+        }
     }
 
     async fn collect(&mut self, mut one: Outstanding) {
-        let answer = (&mut one.task).await.expect("no panic");
-        let answer = answer.unwrap_or_else(|failure| panic!("a request failed: {failure:?}"));
-        assert_eq!(answer.status, 200);
-        let body: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
-        let (number, tag) = generation(&one.release);
-        assert_eq!(body["tag"], tag.as_str(), "answered by the generation it pinned");
-        assert_eq!(self.published[&number], tag);
-        assert_eq!(body["y"][0].as_f64(), Some(one.x * 2.0), "its own row");
+        let response = (&mut one.task).await.expect("no panic");
+        self.observe();
+        let (status, version) = (response.status(), header(&response, "x-model-version"));
+        let number = header(&response, "x-plugin-generation");
+        let body = json(response).await;
+        assert_eq!(status, 200, "{body}");
+        let plugin = (number, body["tag"].as_str().expect("a tag").to_owned());
+        let explains = |served: &Served| {
+            let newest = served.keys().next_back().copied();
+            served.get(&version) == Some(&plugin) && one.version.or(newest) == Some(version)
+        };
+        let since = &self.published[one.since..];
+        assert!(since.iter().any(explains), "version {version} with {plugin:?} has not served since: {since:?}");
+        let weights = if version == 1 { 2.0 } else { 3.0 };
+        assert_eq!(body["y"][0].as_f64(), Some(f64::from(one.x) * weights), "its own row, by its version's weights");
         self.answers += 1;
     }
 
     async fn collect_finished(&mut self) {
-        let (finished, waiting) = std::mem::take(&mut self.outstanding).into_iter().partition(|o| o.task.is_finished());
+        let is_finished = |one: &Outstanding| one.task.is_finished();
+        let (finished, waiting): (Vec<_>, _) = std::mem::take(&mut self.outstanding).into_iter().partition(is_finished);
         self.outstanding = waiting;
-        let finished: Vec<Outstanding> = finished;
         for one in finished {
             self.collect(one).await;
         }
-        let queued = self.note_published().version.batch.snapshot().queued_requests;
-        assert!(queued <= QUEUE_MAX, "{queued} requests wait");
     }
 
-    fn metric(&self, series: &str) -> usize {
-        let text = self.app.metrics_text();
-        let value = text.lines().find_map(|line| line.strip_prefix(series)).map(|value| value.trim().parse::<f64>());
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
-        value.map_or(0, |value| value.expect("a number") as usize)
-    }
-
-    async fn run(&mut self) {
-        for _ in 0..STEPS {
-            match self.random.random_range(0..10_u8) {
-                0..=5 => {
-                    let burst = self.random.random_range(1..=12);
-                    self.send(burst.min(QUEUE_MAX - self.outstanding.len().min(QUEUE_MAX)));
-                }
-                6 => self.cancel_one(),
-                7 | 8 => self.swap_good().await,
-                _ => self.swap_bad().await,
-            }
-            self.collect_finished().await;
-        }
+    async fn collect_all(&mut self) {
         for one in std::mem::take(&mut self.outstanding) {
             self.collect(one).await;
         }
     }
 
-    async fn finish(mut self) {
-        assert_eq!(self.metric(r#"airlock_engine_loads_total{model="m"}"#), 1, "a plugin swap loads nothing");
-        let idle = |sim: &mut Self| {
-            let snapshot = sim.note_published().version.batch.snapshot();
-            snapshot.queued_requests == 0 && snapshot.batches_in_flight == 0
+    async fn run(&mut self) {
+        for _ in 0..STEPS {
+            match self.random.random_range(0..12_u8) {
+                0..=3 => {
+                    let count = self.random.random_range(1..=12);
+                    self.send(count);
+                }
+                4 => self.cancel_one(),
+                5 | 6 => self.overload().await,
+                7 | 8 => self.swap(Quality::Good).await,
+                9 => self.swap(Quality::Bad).await,
+                _ => self.change_version().await,
+            }
+            self.collect_finished().await;
+        }
+        self.collect_all().await;
+    }
+
+    /// Gauges that do not show what they should once nothing is under way and version 1 alone serves.
+    fn restless(&mut self) -> Vec<Gauge> {
+        let generation = self.observe()[&1].0;
+        let gauges = self.host.gauges();
+        let shown = |name: &str| gauges.iter().find(|gauge| gauge.name == name).map_or(f64::NAN, |gauge| gauge.value);
+        let warm = shown(names::PLUGIN_WARM);
+        let rest = |gauge: &Gauge| match (gauge.name.as_str(), gauge.labels.as_str()) {
+            (
+                names::IN_FLIGHT
+                | names::CONNECTIONS
+                | names::DRAINING
+                | names::SANDBOX_WAITING
+                | names::LOG_LINES_DROPPED,
+                "",
+            ) => 0.0,
+            (names::QUEUE_SIZE, VERSION_1) => 0.0,
+            (names::QUEUE_LIMIT, VERSION_1) => QUEUE_MAX as f64,
+            (names::RUNS_INLINE, VERSION_1) => 1.0,
+            (names::PLUGIN_GENERATION, VERSION_1) => generation as f64,
+            (names::MODELS, r#"{state="ready"}"#) => 1.0,
+            (names::MODELS, r#"{state="unavailable"}"#) => 0.0,
+            // Whatever lives is warm.
+            (names::SANDBOX_INSTANCES, "") => warm,
+            // What is in force, and what has been since the start.
+            (names::BUILD | names::PLUGIN_WARM | names::PLUGIN_CREATED | names::SANDBOX_POOL, _) => gauge.value,
+            _ => f64::NAN,
         };
-        self.until("the queue is idle", idle).await;
-        assert_eq!(self.metric("airlock_releases_draining"), 0);
-        assert_eq!(self.metric("airlock_requests_in_flight"), 0);
+        gauges.iter().filter(|gauge| gauge.value != rest(gauge)).cloned().collect()
+    }
+
+    async fn finish(mut self) {
+        if self.observe().contains_key(&2) {
+            self.withdraw_version().await;
+        }
+        self.collect_all().await;
+        assert_eq!(self.host.metric(r#"airlock_engine_loads_total{model="m"}"#), self.loads, "one load for a version");
+        self.until("every gauge is at rest", |sim| sim.restless().is_empty()).await;
         assert!(self.answers > 0, "the simulation answered requests");
-        assert!(self.app.stop(Duration::ZERO, PATIENCE).await, "everything ends in time");
+        self.host.stop().await;
     }
 }
+
+const VERSION_1: &str = r#"{model="m",version="1"}"#;
 
 #[test]
 fn swaps_under_traffic_hold_their_promises() {
     engine::prepare_process();
     let location = find_library(None).unwrap_or_else(|error| panic!("{error}"));
     let loader = OrtLoader::new(OrtRuntime::init(&location.path).unwrap_or_else(|error| panic!("{error}")));
+    let home = tempfile::tempdir().expect("temporary folder");
+    let sandbox = SandboxRuntime::new(RuntimeConfig::new(home.path().join("compiled"))).expect("the sandbox starts");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("runtime");
     for seed in 0..SEEDS {
-        let home = tempfile::tempdir().expect("temporary folder");
         runtime.block_on(async {
-            let mut simulation = Simulation::start(seed, loader.clone(), home.path()).await;
+            let home = home.path().join(seed.to_string());
+            let mut simulation = Simulation::start(seed, loader.clone(), &sandbox, &home).await;
             simulation.run().await;
             simulation.finish().await;
         });
+        assert_eq!(sandbox.snapshot().instances, 0, "seed {seed} has left instances behind");
     }
 }

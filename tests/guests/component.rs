@@ -29,6 +29,12 @@ pub fn text(name: &str) -> Vec<u8> {
     wat::parse_str(source(name)).expect("valid text")
 }
 
+/// The types of WASI at the version that these fields import.
+fn wasi(fields: &str) -> Option<&'static str> {
+    let versions = [("@0.2.0\"", "wasi.wit"), ("@0.2.6\"", "wasip2.wit")];
+    versions.into_iter().find(|(version, _)| fields.contains(version)).map(|(_, file)| file)
+}
+
 /// A component whose core module has `fields`, the prelude and, where it brings none, a postprocess.
 fn adapter(fields: &str) -> Vec<u8> {
     let postprocess = if fields.contains("#postprocess\")") { String::new() } else { source("postprocess") };
@@ -36,8 +42,8 @@ fn adapter(fields: &str) -> Vec<u8> {
     let mut resolve = Resolve::default();
     let (mut package, _) = resolve.push_path(folder("wit")).expect("wit/ is valid");
     let mut world = "adapter-plugin";
-    if fields.contains("(import \"wasi:") {
-        (package, _) = resolve.push_path(folder("tests/guests/wasi.wit")).expect("wasi.wit is valid");
+    if let Some(wasi) = wasi(fields) {
+        (package, _) = resolve.push_path(folder("tests/guests").join(wasi)).expect("the WASI types are valid");
         world = "adapter-with-wasi";
     }
     let world = resolve.select_world(&[package], Some(world)).expect("the world exists");

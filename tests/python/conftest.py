@@ -1,9 +1,11 @@
-"""Starts the real server once per run, on free ports, with the sample repository, and says where it listens.
+"""Starts the real server, on free ports, and says where it listens: once per run with the sample repository, and with
+others where a test asks for it.
 
 Tests are run by `cargo xtask test`, which builds the server and sets AIRLOCK_BIN, AIRLOCK_ROOT and ORT_DYLIB_PATH. Here
 is no Airlock code but the binary: what is compared with it comes from other hands.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -65,12 +67,17 @@ def lower_keys(headers):
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("airlock")
-    repository = ROOT / "model_repository"
+    with serving(tmp_path_factory.mktemp("airlock"), ROOT / "model_repository") as running:
+        yield running
+
+
+@contextlib.contextmanager
+def serving(folder, repository, further_flags=()):
+    """A server of this repository that writes into `folder` and is ready; it must end well."""
     log_path, port_file = folder / "log", folder / "ports.json"
     with open(log_path, "wb") as log:
         process = subprocess.Popen(
-            command(repository, folder / "state", port_file),
+            [*command(repository, folder / "state", port_file), *further_flags],
             env=environment(),
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -2,35 +2,63 @@
 by CI, so a command that is added or renamed fails here until it is."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from conftest import ROOT
 
-DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
+# Not ours to read: what is built or fetched, and files that tests look at.
+LEFT_OUT = {".git", ".cache", "target", "state", "fixtures"}
 
 # Run elsewhere: where, and why that is enough.
 RUN_ELSEWHERE = {
     "cargo xtask test": "this run",
     "cargo xtask serve": "the greeting's own tests, and every test that starts the server with the same flags",
     "cargo xtask plugins": "the stage before the tests",
+    "cargo xtask plugins --install": "it writes over what is committed; the end-to-end test of the samples uses a copy",
+    "cargo xtask setup": "a stage before the tests",
+    "cargo xtask deps": "a stage before the tests",
+    "cargo xtask test NAME": "this run without a filter",
+    "cargo test": "the stage `plugin tests`",
+    "cargo test --manifest-path plugins/Cargo.toml": "the stage `plugin tests`",
     "cargo xtask soak swap --for 60s": "its short form among the end-to-end tests",
+    "cargo xtask soak swap --for 1h": "its short form among the end-to-end tests; it takes an hour",
     "cargo xtask bench swap": "its parts among the end-to-end tests; it prints figures and asserts none",
     "cargo xtask bench isolation": "as bench swap",
+    "cargo xtask bench predict": "as bench swap",
+    "cargo run --release -p plugin --example call_cost": "it prints figures and asserts none; the lints compile it",
 }
+
+# A reader's own file, and one of the same kind.
+STANDS_FOR = {"@photo.png": f"@{ROOT}/tests/fixtures/file_type/image.png"}
+
+
+def documents():
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = sorted(set(folders) - LEFT_OUT)
+        yield from (Path(folder, name) for name in sorted(files) if name.endswith(".md"))
 
 
 def commands(document):
-    for block in re.findall(r"```sh\n(.*?)```", (ROOT / document).read_text(), re.DOTALL):
+    """What stands in blocks that are fenced as `sh`, or indented, and cargo's commands in running text."""
+    text = document.read_text()
+    fence = r"^ *```{}\n(.*?)```"
+    blocks = re.findall(fence.format("sh"), text, re.DOTALL | re.MULTILINE)
+    without_fences = re.sub(fence.format("[a-z]*"), "", text, flags=re.DOTALL | re.MULTILINE)
+    blocks += re.findall(r"\n\n((?: {4}[^\n]+\n)+)", without_fences)
+    blocks += re.findall(r"`(cargo [^`]+)`", without_fences)
+    for block in blocks:
         for line in block.replace("\\\n", " ").strip().splitlines():
-            yield " ".join(line.split())
+            yield " ".join(re.sub(r"\s#.*", "", line).split())
 
 
 def all_commands():
-    return [(document, command) for document in DOCUMENTS for command in commands(document)]
+    return [(str(document.relative_to(ROOT)), command) for document in documents() for command in commands(document)]
 
 
 @pytest.mark.parametrize("document, command", all_commands())
@@ -39,7 +67,8 @@ def test_command_runs(document, command, server, tmp_path):
         return
     words = shlex.split(command)
     if words[0] == "curl":
-        shown = run([word.replace("http://127.0.0.1:8000", server.http) for word in words])
+        words = [STANDS_FOR.get(word, word) for word in words]
+        shown = run([re.sub(r"^(http://)?(127\.0\.0\.1|localhost):8000", server.http, word) for word in words])
         assert "error" not in json.loads(shown), shown
     elif words[0] == "cp":
         source, target = (ROOT / word for word in words[1:])
@@ -57,7 +86,14 @@ def run(words):
     return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True, timeout=300).stdout
 
 
+def test_documents_with_commands_are_found():
+    with_commands = {document for document, _ in all_commands()}
+    expected = {"README.md", "CONTRIBUTING.md", "plugins/README.md", "model_repository/file_type/README.md"}
+    assert expected <= with_commands, with_commands
+    assert set(RUN_ELSEWHERE) <= {command for _, command in all_commands()}, "a command that no document has any more"
+
+
 def test_links_lead_somewhere():
-    for document in DOCUMENTS:
-        for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / document).read_text()):
-            assert target.startswith("http") or (ROOT / target).exists(), f"{document} links to {target}"
+    for document in documents():
+        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+            assert target.startswith("http") or (document.parent / target).exists(), f"{document} links to {target}"

@@ -53,6 +53,20 @@ impl Repository {
         Ok(added)
     }
 
+    /// Adds a copy of a model's folder that lies elsewhere, under the same name.
+    ///
+    /// # Errors
+    /// As the file system says.
+    pub fn copy(&self, source: &Path) -> Result<ModelFolder> {
+        let files = contents(source)?;
+        self.add(&file_name(source)?, |folder| {
+            for (path, content) in &files {
+                folder.write(path.strip_prefix(source)?.to_str().context("names are UTF-8 here")?, content)?;
+            }
+            Ok(())
+        })
+    }
+
     /// Every file below the repository with its content.
     ///
     /// # Errors

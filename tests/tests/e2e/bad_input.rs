@@ -108,7 +108,7 @@ fn bad_models() -> Vec<BadInput> {
     let half = whole[..whole.len() / 2].to_vec();
     vec![
         case("half a model", half, "still_changing", &["model.onnx"]),
-        case("no model", b"this is not protobuf at all, whatever it is".to_vec(), "", &["model.onnx"]),
+        case("no model", b"this is not protobuf at all, whatever it is".to_vec(), "failed_to_build", &["model.onnx"]),
         case("another model", fixtures::model("add").expect("the fixture is there"), "failed_to_build", &["x", "a"]),
     ]
 }
@@ -143,7 +143,12 @@ fn bad_plugins() -> Vec<BadInput> {
         ),
         case("an unknown import", noted(&guests::text("unknown-import")), "failed_to_build", &["acme:vault/secrets"]),
         case("a trap", noted(&guests::guest("trap")), "failed_to_verify", &["sample 'shape'", "got 500"]),
-        case("a trap at the start", noted(&guests::guest("trap-at-start")), "failed_to_", &["crash"]),
+        case(
+            "a trap at the start",
+            noted(&guests::guest("trap-at-start")),
+            "failed_to_verify",
+            &["sample 'shape'", "crash"],
+        ),
         case("a loop", noted(&guests::guest("loop")), "failed_to_verify", &["sample 'shape'", "got 504", "1000 ms"]),
         case("endless memory", noted(&guests::guest("memory")), "failed_to_verify", &["sample 'shape'", "memory"]),
         case(
@@ -231,12 +236,21 @@ async fn answers(server: &Server, model: &str, tag: &str) -> Result<()> {
     Ok(())
 }
 
-/// The one record of the refusal, with everything it must say.
+/// The record of the refusal, with everything it must say.
 async fn refusal(server: &Server, before: Mark, bad: &BadInput, model: &str) -> Result<()> {
-    let (model, part) = (format!("model={model}"), format!("part={}", bad.part.name()));
-    let mut parts = vec!["level=ERROR", &model, &part, bad.outcome];
+    let (model, outcome) = (format!("model={model}"), format!("outcome={} ", bad.outcome));
+    let part = format!("part={}", bad.part.name());
+    let mut parts = vec!["level=ERROR", &model, &part, &outcome];
     parts.extend(bad.says);
     server.log().wait_for(before, &parts).await?;
+    Ok(())
+}
+
+/// The refusal was the only one since `before`.
+fn refused_once(server: &Server, before: Mark, bad: &BadInput, model: &str) -> Result<()> {
+    let (model, part) = (format!("model={model} "), format!("part={} ", bad.part.name()));
+    let records = server.log().count(before, &["level=ERROR", "outcome=", &model, &part]);
+    ensure!(records == 1, "{records} records of one refusal:\n{}", server.log().tail(before));
     Ok(())
 }
 
@@ -260,11 +274,12 @@ async fn check_as_change(repository: &Repository, server: &Server, bad: &BadInpu
     answers(server, "other", "other").await.context("another model")?;
     server.get("/v2/health/ready").await?.expect(200).context("readiness")?;
 
-    let before = server.log().mark();
+    let mending = server.log().mark();
     folder.write(bad.file, &good)?;
     folder.write("plugin.toml", Scaling::new("mended", 10.0).manifest())?;
-    published(server, before, model, "plugin").await.context("after mending")?;
-    answers(server, model, "mended").await.context("after mending")
+    published(server, mending, model, "plugin").await.context("after mending")?;
+    answers(server, model, "mended").await.context("after mending")?;
+    refused_once(server, before, bad, model)
 }
 
 async fn check_as_first(repository: &Repository, server: &Server, bad: &BadInput, model: &str) -> Result<()> {
@@ -292,7 +307,8 @@ async fn check_as_first(repository: &Repository, server: &Server, bad: &BadInput
 
     folder.write(bad.file, &good)?;
     let mended = async || answers(server, model, "good").await.ok();
-    eventually("the mended model to answer", PATIENCE, mended).await
+    eventually("the mended model to answer", PATIENCE, mended).await?;
+    refused_once(server, before, bad, model)
 }
 
 /// Runs every case in both ways and tells of all that fail.

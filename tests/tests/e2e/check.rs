@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use tests::command::{airlock, finish};
 use tests::scaler::{self, Scaling, Weights};
-use tests::{Repository, component, guests};
+use tests::{Repository, component, fixtures, guests};
 
 async fn check(repository: &Repository, arguments: &[&str], code: i32) -> Result<String> {
     let folder = tempfile::tempdir()?;
@@ -95,5 +95,70 @@ async fn new_expectations_are_recorded_for_review() -> Result<()> {
     folder.write("plugin.toml", Scaling::new("one", 11.0).manifest())?;
     let printed = check(&repository, &[], 1).await?;
     assert!(printed.contains("/y/0: expected 20"), "{printed}");
+    Ok(())
+}
+
+/// A model of the sample repository.
+struct Shipped {
+    name: &'static str,
+    /// The package that its plugin is built from.
+    package: &'static str,
+    /// A sample, a field of its answer, the right value and a wrong one.
+    sample: &'static str,
+    field: &'static str,
+    right: &'static str,
+    wrong: &'static str,
+}
+
+const SHIPPED: [Shipped; 2] = [
+    Shipped {
+        name: "file_type",
+        package: "file-type",
+        sample: "python_source",
+        field: "label",
+        right: "python",
+        wrong: "perl",
+    },
+    Shipped {
+        name: "fraud_v3",
+        package: "fraud-rules",
+        sample: "low_risk",
+        field: "risk_level",
+        right: "low",
+        wrong: "high",
+    },
+];
+
+#[tokio::test]
+async fn samples_hold_the_committed_and_the_rebuilt_plugins_to_their_answers() -> Result<()> {
+    let shipped = fixtures::root().join("model_repository");
+    // The model of file_type is not committed: `cargo xtask setup` fetches it.
+    let present: Vec<_> = SHIPPED.iter().filter(|m| shipped.join(m.name).join("1/model.onnx").is_file()).collect();
+    ensure!(!present.is_empty(), "{} has no model", shipped.display());
+    for build in ["committed", "rebuilt"] {
+        let repository = Repository::new()?;
+        let mut refusals = String::new();
+        for model in &present {
+            let folder = repository.copy(&shipped.join(model.name))?;
+            if build == "rebuilt" {
+                folder.write("plugin.wasm", fixtures::plugin(model.package)?)?;
+            }
+        }
+        let passed = format!("{} models checked, 0 errors, 0 warnings\n", present.len());
+        assert_eq!(check(&repository, &[], 0).await?, passed, "{build}");
+        for Shipped { name, sample, field, right, wrong, .. } in present.iter().copied() {
+            let answer = repository.path().join(name).join("samples").join(sample).join("expected.json");
+            let expected = fs::read_to_string(&answer)?;
+            let broken = expected.replacen(&format!("\"{right}\""), &format!("\"{wrong}\""), 1);
+            ensure!(broken != expected, "{} has no {right:?}", answer.display());
+            fs::write(&answer, broken)?;
+            refusals += &format!(
+                "error: {name}: plugin: sample '{sample}': /{field}: expected \"{wrong}\", got \"{right}\" (fix: correct the \
+                 plugin or the sample, or record what it answers now with --update-samples)\n"
+            );
+        }
+        let refused = format!("{refusals}{0} models checked, {0} errors, 0 warnings\n", present.len());
+        assert_eq!(check(&repository, &[], 1).await?, refused, "{build}");
+    }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! What a client sees of a healthy server: health, metadata, inference, prediction and metrics.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::{Value, json};
 use tests::scaler::{self, Scaled, Scaling};
 use tests::{Repository, Server, fixtures};
@@ -96,13 +96,7 @@ async fn the_sample_repositorys_fraud_model_answers_its_samples() -> Result<()> 
     let repository = Repository::new()?;
     let source = fixtures::root().join("model_repository/fraud_v3");
     let files = tests::repository::contents(&source)?;
-    repository.add("fraud_v3", |folder| {
-        for (path, content) in &files {
-            let relative = path.strip_prefix(&source)?.to_str().context("a name of ours is UTF-8")?;
-            folder.write(relative, content)?;
-        }
-        Ok(())
-    })?;
+    repository.copy(&source)?;
     let server = Server::start(&repository).await?;
     let mut client = server.client();
     let mut scored = 0;

@@ -13,6 +13,9 @@ use plugin::{
 };
 use tokio::time::Instant;
 
+/// Handles that an instance may hold on the host.
+const HANDLES_MAX: usize = 1024;
+
 #[tokio::test]
 async fn tensors_go_to_the_model_and_outputs_come_back() {
     let host = host();
@@ -152,6 +155,25 @@ async fn memory_is_refused_past_the_limit() {
 }
 
 #[tokio::test]
+async fn handles_are_bounded() {
+    let host = host();
+    let text = "plugin of model 'fraud' (generation 3) in preprocess crashed: resource table has no free keys; the \
+                instance was dropped, the plugin's log has the backtrace";
+    for endless in [&b"pollables"[..], b"streams"] {
+        let subject = host.plugin("handles");
+        check(&subject, endless, ("crashed", ErrorCode::PluginCrashed, text), Some(DropReason::Crashed)).await;
+        assert_eq!(subject.answer(b"").await, "", "the next call gets a new instance");
+        subject.plugin.retire();
+    }
+    let subject = host.plugin("handles");
+    for _call in 0..HANDLES_MAX {
+        assert_eq!(subject.answer(b"one").await, "");
+    }
+    check(&subject, b"one", ("crashed", ErrorCode::PluginCrashed, text), Some(DropReason::Crashed)).await;
+    assert_eq!(subject.answer(b"one").await, "", "a guest that leaks one a call loses one call in so many");
+}
+
+#[tokio::test]
 async fn output_is_bounded() {
     let host = host();
     let limits = Limits { body_bytes_max: 1 << 20, tensor_bytes_max: 1 << 10, carry_bytes_max: 0, ..Limits::default() };
@@ -251,45 +273,4 @@ async fn a_flood_of_log_lines_is_cut_and_counted() {
         assert_eq!(lines[0].request_id, "r-17");
     }
     assert_eq!(subject.heard.dropped()[..2], [(Dropped::LogLines, 997), (Dropped::LogBytes, 9_970)]);
-}
-
-#[tokio::test]
-async fn wasi_grants_nothing_and_prints_to_the_log() {
-    let host = host();
-    let subject = host.plugin("wasi");
-    let first = subject.preprocess(b"Traceback:\n  KeyError\nunfinished").await.expect("an answer");
-    let Prepared::Respond(first) = first else { panic!("expected an answer, got {first:?}") };
-    let (random, clock) = first.body.split_at(16);
-    assert_ne!(random[..8], random[8..], "numbers differ within a call");
-    assert_eq!(clock, [0; 8], "the clock stands still");
-    let second = subject.preprocess(b"again").await.expect("an answer");
-    assert_eq!(second, Prepared::Respond(first), "neither advances between calls");
-    let lines = subject.heard.lines();
-    let said = |line: &common::Line| (line.level, line.source, line.message.clone());
-    let expected = ["Traceback:", "  KeyError", "unfinished", "again"]
-        .map(|text| (LogLevel::Warn, LogSource::Stderr, text.to_owned()));
-    assert_eq!(lines.iter().map(said).collect::<Vec<_>>(), expected);
-    assert!(lines.iter().all(|line| line.request_id == "r-17"));
-}
-
-#[tokio::test]
-async fn a_flood_of_output_is_cut_and_counted_without_a_trap() {
-    let host = host();
-    let limits = Limits { log_bytes_max: 10, ..Limits::default() };
-    let subject = host.plugin_with("wasi", |spec| spec.limits = limits);
-    subject.preprocess(&[b'x'; 1_000]).await.expect("an answer");
-    assert_eq!(subject.heard.lines()[0].message, "xxxxxxxxxx");
-    assert_eq!(subject.heard.dropped(), [(Dropped::LogBytes, 990)]);
-}
-
-#[tokio::test]
-async fn a_sleeping_guest_ends_at_its_limit() {
-    let host = host();
-    for placement in [PlacementPolicy::Inline, PlacementPolicy::Runtime] {
-        let limits = Limits { time: Duration::from_millis(30), ..Limits::default() };
-        let subject = host.plugin_with("wasi", |spec| (spec.limits, spec.placement) = (limits, placement));
-        assert_eq!(subject.failure(b"sleep").await.kind_label(), "timeout");
-        assert_eq!(subject.plugin.snapshot().dropped(DropReason::TimedOut), 1);
-        subject.preprocess(b"wake").await.expect("the next call works");
-    }
 }
