@@ -30,6 +30,25 @@ pub struct PredictRequest {
     pub deadline: Instant,
 }
 
+/// How a request waits for its batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// When its answer is worthless.
+    pub deadline: Instant,
+    /// Its level of urgency, 1 the most urgent; 0 asks for the model's default.
+    pub priority: u64,
+    /// How long it may wait, where the model's queue lets requests say so.
+    pub timeout: Option<Duration>,
+}
+
+impl Waiting {
+    /// As urgent as the model's default, and as patient as its queue.
+    #[must_use]
+    pub fn until(deadline: Instant) -> Self {
+        Self { deadline, priority: 0, timeout: None }
+    }
+}
+
 /// Whether a run shows in the statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accounting {
@@ -129,8 +148,10 @@ impl Run<'_> {
         let Inference { inputs, outputs: wanted, carry, .. } = inference;
         let broken = |mismatch: SignatureMismatch| self.contract_broken(&mismatch);
         let selection = version.signature.select_outputs(&wanted).map_err(broken)?;
-        let (inputs, rows) = version.signature.check_inputs(inputs, version.config.max_batch_size).map_err(broken)?;
-        let inferred = submit(version, inputs, rows, deadline, stages).await.map_err(expired_is_504)?;
+        let (inputs, rows) =
+            version.signature.check_inputs(inputs, version.config.max_request_rows()).map_err(broken)?;
+        let waiting = Waiting::until(deadline);
+        let inferred = submit(version, (inputs, rows), waiting, stages).await.map_err(expired_is_504)?;
 
         let outputs = pick_outputs(&inferred.outputs, &selection);
         let started = Instant::now();
@@ -175,10 +196,10 @@ pub async fn infer(
     version: &LoadedVersion,
     inputs: Vec<Tensor>,
     output_names: &[String],
-    deadline: Instant,
+    waiting: Waiting,
 ) -> Result<Vec<Tensor>, RequestFailure> {
     let mut stages = Stages::begin(&version.metrics, Accounting::Counted);
-    let result = infer_timed(version, inputs, output_names, deadline, &stages).await;
+    let result = infer_timed(version, inputs, output_names, waiting, &stages).await;
     stages.end(result.as_ref().err().map(|failure| failure.code));
     result
 }
@@ -187,26 +208,27 @@ async fn infer_timed(
     version: &LoadedVersion,
     inputs: Vec<Tensor>,
     output_names: &[String],
-    deadline: Instant,
+    waiting: Waiting,
     stages: &Stages<'_>,
 ) -> Result<Vec<Tensor>, RequestFailure> {
     let invalid = |mismatch: SignatureMismatch| {
         RequestFailure::new(ErrorCode::InvalidTensors, mismatch.text(version.model.as_str()))
     };
     let selection = version.signature.select_outputs(output_names).map_err(invalid)?;
-    let (inputs, rows) = version.signature.check_inputs(inputs, version.config.max_batch_size).map_err(invalid)?;
-    let inferred = submit(version, inputs, rows, deadline, stages).await?;
+    let (inputs, rows) = version.signature.check_inputs(inputs, version.config.max_request_rows()).map_err(invalid)?;
+    let inferred = submit(version, (inputs, rows), waiting, stages).await?;
     Ok(pick_outputs(&inferred.outputs, &selection))
 }
 
 async fn submit(
     version: &LoadedVersion,
-    inputs: Vec<Tensor>,
-    rows: u64,
-    deadline: Instant,
+    (inputs, rows): (Vec<Tensor>, u64),
+    waiting: Waiting,
     stages: &Stages<'_>,
 ) -> Result<Inferred, BatchError> {
-    let inferred = version.batch.submit(InferenceRequest { inputs, rows, deadline: Some(deadline) }).await?;
+    let Waiting { deadline, priority, timeout } = waiting;
+    let request = InferenceRequest { inputs, rows, deadline: Some(deadline), priority, timeout };
+    let inferred = version.batch.submit(request).await?;
     stages.record(Stage::Queue, inferred.queue);
     stages.record(Stage::Compute, inferred.compute);
     Ok(inferred)

@@ -2,21 +2,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Request, Response, StatusCode};
 use model::{ErrorCode, VersionNumber};
+use tokio::time::Instant;
 
 use super::request::{admit, read_body};
 use super::tally::Tally;
 use super::v2_json::{
-    InferAnswer, InferContext, ModelMetadata, V2Error, parse_infer, render_infer, render_metadata,
+    InferAnswer, InferContext, ModelMetadata, ParameterValue, V2Error, parse_infer, render_infer, render_metadata,
     render_server_metadata,
 };
 use super::{HttpState, answer};
 use crate::failure::RequestFailure;
-use crate::pipeline;
+use crate::pipeline::{self, Waiting};
 use crate::registry::{LoadedVersion, Release};
 
 /// A model, and the version where the path names one.
@@ -121,12 +123,28 @@ async fn infer_pinned(
     let context = InferContext { model, signature: &version.signature, data_bytes_max: state.limits.body_bytes_max };
     let request = parse_infer(&body, &context)?;
     tally.hand_over();
-    let outputs = pipeline::infer(version, request.inputs, &request.outputs, admitted.deadline).await?;
+    let waiting = waiting(admitted.deadline, &request.parameters);
+    let outputs = pipeline::infer(version, request.inputs, &request.outputs, waiting).await?;
     let mut answer = Vec::new();
     let id = request.id.as_deref();
     let fields = InferAnswer { model, version: &version.number_text, id, outputs: &outputs };
     render_infer(&mut answer, &fields)?;
     Ok(answer)
+}
+
+/// What the request's parameters say of how it waits: `priority`, and `timeout` in microseconds.
+fn waiting(deadline: Instant, parameters: &[(String, ParameterValue)]) -> Waiting {
+    let unsigned = |name: &str| {
+        parameters.iter().find_map(|(key, value)| match value {
+            ParameterValue::Unsigned(number) if key == name => Some(*number),
+            _ => None,
+        })
+    };
+    Waiting {
+        deadline,
+        priority: unsigned("priority").unwrap_or(0),
+        timeout: unsigned("timeout").map(Duration::from_micros),
+    }
 }
 
 impl From<V2Error> for RequestFailure {

@@ -34,11 +34,6 @@ impl Rules<'_, '_> {
     fn refuse(&mut self, block: &Block<'_>, name: &str, message: impl Into<String>, fix: impl Into<Option<String>>) {
         self.report.error(block.at(name), block.path(name), message, fix);
     }
-
-    /// A field that has no effect, with the reason.
-    fn warn(&mut self, block: &Block<'_>, name: &str, message: impl Into<String>) {
-        self.report.warning(block.at(name), block.path(name), message);
-    }
 }
 
 /// Builds the configuration `message` asks for; what it must not ask for goes to `report`.

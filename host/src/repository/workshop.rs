@@ -137,7 +137,7 @@ impl Workshop {
             instances,
             observer: Arc::clone(&metrics) as Arc<dyn batching::BatchObserver>,
         })
-        .map_err(|error| LoadError::Unsupported(format!("starting the instances' threads: {error}")))?;
+        .map_err(|error| LoadError::Unsupported(error.to_string()))?;
         Ok(LoadedVersion::new(LoadedVersionParts {
             number,
             digest,

@@ -66,3 +66,33 @@ async fn weights_outside_the_models_folder_are_refused() -> Result<()> {
     server.stop().await?;
     Ok(())
 }
+
+#[tokio::test]
+async fn a_request_larger_than_a_batch_runs_in_pieces_where_the_model_allows_it() -> Result<()> {
+    const ROWS: usize = 10;
+    let repository = Repository::new()?;
+    for (name, split) in [("split", "true"), ("whole", "false")] {
+        repository.add(name, |folder| {
+            folder.write("1/model.onnx", fixtures::model("external")?)?;
+            folder.write(DATA, data_file(OLD))?;
+            let parameter = format!("key: 'airlock.split_large_requests' value: {{ string_value: '{split}' }}");
+            folder
+                .write("config.pbtxt", format!("max_batch_size: 4 dynamic_batching {{ }} parameters {{ {parameter} }}"))
+        })?;
+    }
+    let server = Server::start(&repository).await?;
+    let input: Vec<usize> = (0..ROWS * OLD.len()).collect();
+    let body = format!(
+        r#"{{"parameters": {{"priority": 1, "timeout": 1000000}}, "inputs": [{{"name": "x", "shape": [{ROWS}, 4], "datatype": "FP32", "data": {input:?}}}]}}"#
+    );
+    let answer = server.client().post("/v2/models/split/infer", body.clone()).await?.expect(200)?.json()?;
+    let expected: Vec<f32> = input.iter().map(|&x| x as f32 + OLD[x % OLD.len()]).collect();
+    let output = &answer["outputs"][0];
+    assert_eq!(output["shape"], serde_json::json!([ROWS, 4]));
+    assert_eq!(serde_json::from_value::<Vec<f32>>(output["data"].clone())?, expected);
+    let refused = server.client().post("/v2/models/whole/infer", body).await?;
+    let text = refused.expect_failure(400, "invalid_tensors")?;
+    assert_eq!(text, "inference request batch-size must be <= 4 for 'whole', got 10");
+    server.stop().await?;
+    Ok(())
+}

@@ -1,11 +1,14 @@
 //! Where a request and whoever runs it meet: a cell that holds the answer until the request's future picks it up, and
 //! through which the future can be asked to lead the next batch. Its lock is a leaf: nothing is called while it is held.
+//! Whoever runs a request answers through a [`Reply`], which knows whether the answer is whole and whose turn it is.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use model::EngineError;
 
+use crate::gather::Gather;
+use crate::order::Position;
 use crate::report::{BatchError, Inferred};
 
 /// A request's answer.
@@ -24,6 +27,8 @@ pub(crate) enum Signal {
 #[derive(Debug, Default)]
 pub(crate) struct RequestCell {
     state: Mutex<CellState>,
+    /// Whose turn it is; `None` where answers go out as they come.
+    position: Option<Position>,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +39,18 @@ struct CellState {
 }
 
 impl RequestCell {
+    /// The cell of a request that is answered when it is its turn, if it has a position.
+    pub(crate) fn new(position: Option<Position>) -> Self {
+        Self { position, ..Self::default() }
+    }
+
+    /// Nobody waits for the answer any more, and nobody is to wait for it to be handed out.
+    pub(crate) fn leave(&self) {
+        if let Some(position) = &self.position {
+            position.leave();
+        }
+    }
+
     /// Asks the request to lead; the waker, if any, is for the caller to call once it holds no lock.
     pub(crate) fn ask_to_lead(&self) -> Option<Waker> {
         let mut state = self.lock();
@@ -66,7 +83,8 @@ impl RequestCell {
         Poll::Pending
     }
 
-    fn answer(&self, outcome: Outcome) {
+    /// Hands the answer out.
+    pub(crate) fn answer(&self, outcome: Outcome) {
         let waker = {
             let mut state = self.lock();
             state.outcome = Some(outcome);
@@ -82,42 +100,91 @@ impl RequestCell {
     }
 }
 
-/// The right, and the duty, to answer a request once. Dropped unused, it answers that the batch was lost.
+/// The right, and the duty, to answer a request once. Dropped unused, it answers that the batch was lost. A piece's is
+/// shared by all pieces of the request: the answer counts as lost once none of them is left.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    cell: Option<Arc<RequestCell>>,
+    recipient: Option<Recipient>,
+}
+
+#[derive(Debug)]
+enum Recipient {
+    Request(Arc<RequestCell>),
+    /// A number of 32 bits keeps a reply at two words; more pieces no memory holds.
+    Piece(Arc<Gather>, u32),
 }
 
 impl Reply {
     pub(crate) fn new(cell: Arc<RequestCell>) -> Self {
-        Self { cell: Some(cell) }
+        Self { recipient: Some(Recipient::Request(cell)) }
     }
 
-    /// Answers.
+    /// For the piece of this number.
+    pub(crate) fn piece(gather: Arc<Gather>, number: u32) -> Self {
+        Self { recipient: Some(Recipient::Piece(gather, number)) }
+    }
+
+    pub(crate) fn is_piece(&self) -> bool {
+        matches!(self.recipient, Some(Recipient::Piece(..)))
+    }
+
+    /// Answers, in turn.
     pub(crate) fn send(mut self, outcome: Outcome) {
-        if let Some(cell) = self.cell.take() {
-            cell.answer(outcome);
+        match self.recipient.take() {
+            Some(Recipient::Request(cell)) => answer(&cell, outcome),
+            Some(Recipient::Piece(gather, number)) => gather.add(number, outcome),
+            None => {}
+        }
+    }
+
+    /// Answers the whole request at once that it does not run.
+    pub(crate) fn refuse(mut self, error: BatchError) {
+        match self.recipient.take() {
+            Some(Recipient::Request(cell)) => {
+                cell.answer(Err(error));
+                cell.leave();
+            }
+            Some(Recipient::Piece(gather, _)) => gather.refuse(error),
+            None => {}
         }
     }
 
     /// Gives up the duty: nobody waits any more.
     pub(crate) fn discard(mut self) {
-        self.cell = None;
+        match self.recipient.take() {
+            Some(Recipient::Request(cell)) => cell.leave(),
+            Some(Recipient::Piece(gather, _)) => gather.discard(),
+            None => {}
+        }
     }
 
     /// See [`RequestCell::ask_to_lead`].
     pub(crate) fn ask_to_lead(&self) -> Option<Waker> {
-        self.cell.as_ref().and_then(|cell| cell.ask_to_lead())
+        match self.recipient.as_ref()? {
+            Recipient::Request(cell) => cell.ask_to_lead(),
+            Recipient::Piece(gather, _) => gather.ask_to_lead(),
+        }
     }
 }
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        if let Some(cell) = self.cell.take() {
-            let lost = EngineError::Run("the engine dropped the batch without an outcome".to_owned());
-            cell.answer(Err(lost.into()));
+        if let Some(Recipient::Request(cell)) = self.recipient.take() {
+            answer(&cell, Err(lost().into()));
         }
     }
+}
+
+fn answer(cell: &Arc<RequestCell>, outcome: Outcome) {
+    match &cell.position {
+        None => cell.answer(outcome),
+        Some(position) => position.answer(Arc::clone(cell), outcome),
+    }
+}
+
+/// What a request hears whose batch ended without an outcome.
+pub(crate) fn lost() -> EngineError {
+    EngineError::Run("the engine dropped the batch without an outcome".to_owned())
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub struct BatchRules {
     max_rows: u64,
     preferred_rows: Vec<u64>,
     max_delay: Duration,
-    max_requests: NonZeroUsize,
+    config: BatchingConfig,
 }
 
 impl BatchRules {
@@ -35,14 +35,26 @@ impl BatchRules {
             max_rows: if config.is_dynamic { u64::from(max_batch_size) } else { 0 },
             preferred_rows: config.preferred_batch_sizes.iter().copied().map(u64::from).collect(),
             max_delay: config.max_queue_delay,
-            max_requests: config.queue.max_queue_size,
+            config: config.clone(),
         }
     }
 
-    /// Most requests waiting.
+    /// Most requests of a level waiting.
     #[must_use]
-    pub fn max_requests(&self) -> NonZeroUsize {
-        self.max_requests
+    pub fn max_requests(&self, level: u32) -> NonZeroUsize {
+        self.config.policy(level).max_queue_size
+    }
+
+    /// Whether requests have levels.
+    #[must_use]
+    pub fn has_levels(&self) -> bool {
+        self.config.priorities.is_some()
+    }
+
+    /// Whether requests can go before others that came earlier and have their shape.
+    #[must_use]
+    pub fn ranks(&self) -> bool {
+        self.has_levels() || self.config.delays()
     }
 
     /// How long the oldest request waits for others at most; zero means that nobody waits.

@@ -1,12 +1,14 @@
 //! A running batcher from outside: started with a version's instances, asked by many, stopped once. Its state is in
 //! [`state`](crate::state); its threads, if it needs any, end with [`BatchHandle::stop`] or with the last handle.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use model::{BatchLayout, BatchingConfig, Execution, ModelInstance, Signature};
+use model::{BatchLayout, BatchingConfig, BatchingConfigError, Execution, ModelInstance, Signature};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -38,12 +40,41 @@ pub struct BatcherSpec {
     pub observer: Arc<dyn BatchObserver>,
 }
 
+/// Why a batcher did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// It was given no instance.
+    #[error("model '{name}' has no instance to run batches on")]
+    NoInstance {
+        /// The spec's name.
+        name: String,
+    },
+    /// Its configuration contradicts itself.
+    #[error("model '{name}' cannot batch as configured: {source}")]
+    Config {
+        /// The spec's name.
+        name: String,
+        /// What does not go together.
+        source: BatchingConfigError,
+    },
+    /// A worker thread cannot be had.
+    #[error("starting a worker thread of model '{name}': {source}")]
+    Thread {
+        /// The spec's name.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
 /// A batcher as it stands, for metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatcherSnapshot {
     /// Requests waiting.
     pub queued_requests: usize,
-    /// Their rows.
+    /// Requests waiting by level, 1 the most urgent. Levels without any are left out; empty where there are no levels.
+    pub queued_requests_by_level: BTreeMap<u32, usize>,
+    /// Rows of the waiting requests.
     pub queued_rows: u64,
     /// Batches taken whose outcome is not known yet.
     pub batches_in_flight: usize,
@@ -70,11 +101,13 @@ impl BatchHandle {
     /// Starts a batcher. Worker threads named `batch-<name>-<index>` are started unless `execution` is `Inline`.
     ///
     /// # Errors
-    /// When there is no instance, or a thread cannot be started; nothing keeps running then.
-    pub fn start(spec: BatcherSpec) -> io::Result<Self> {
+    /// A [`StartError`]; nothing keeps running then.
+    pub fn start(spec: BatcherSpec) -> Result<Self, StartError> {
         if spec.instances.is_empty() {
-            let message = format!("model '{}' has no instance to run batches on", spec.name);
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            return Err(StartError::NoInstance { name: spec.name });
+        }
+        if let Err(source) = spec.config.check() {
+            return Err(StartError::Config { name: spec.name, source });
         }
         let instances = spec.instances.len();
         let shared = Arc::new(assemble(spec));
@@ -83,15 +116,17 @@ impl BatchHandle {
         if needs_workers {
             let runtime = Handle::try_current().ok();
             for index in 0..instances {
-                let thread = worker::spawn(Arc::clone(&owner.shared), index, runtime.clone())?;
-                owner.threads().push(thread);
+                let thread = worker::spawn(Arc::clone(&owner.shared), index, runtime.clone());
+                let failure = |source| StartError::Thread { name: owner.shared.name.clone(), source };
+                owner.threads().push(thread.map_err(failure)?);
             }
         }
         Ok(Self { owner })
     }
 
     /// Runs one request and returns its own rows. It may run the batch, others' requests included, on the calling
-    /// thread. Dropping the future leaves the queue; a batch that has started runs on.
+    /// thread. Dropping the future leaves the queue; a batch that has started runs on. With `preserve_ordering` a result
+    /// or a failure is handed out after those of all earlier requests; refusals and timeouts are not held back.
     ///
     /// Needs a tokio runtime with its timer on. Deadlines and delays are timed by it and so are rounded up to the next
     /// millisecond.
@@ -103,7 +138,7 @@ impl BatchHandle {
             Entered::ToWait(submission) => submission,
             Entered::ToLead(submission) => {
                 tokio::task::yield_now().await;
-                submission.lead_unless_answered();
+                submission.lead_unless_answered().await;
                 submission
             }
         };
@@ -116,6 +151,7 @@ impl BatchHandle {
         let state = self.owner.shared.lock();
         BatcherSnapshot {
             queued_requests: state.queue.len(),
+            queued_requests_by_level: state.queue.len_by_level(),
             queued_rows: state.queue.rows(),
             batches_in_flight: state.in_flight,
             instances_idle: state.slots.iter().filter(|slot| slot.executor.is_some() && slot.in_flight == 0).count(),
@@ -160,16 +196,10 @@ impl Drop for Owner {
 impl Shared {
     /// From now on requests are refused and nobody waits for others.
     fn close(&self) {
-        let now = self.now();
-        let waker = {
-            let mut state = self.lock();
+        self.change(|state| {
             state.is_stopping = true;
             state.queue.stop_waiting();
-            self.dispatch(&mut state, now)
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        });
     }
 }
 
@@ -181,18 +211,20 @@ fn assemble(spec: BatcherSpec) -> Shared {
         Pace::fixed(Mode::Worker)
     };
     let slots: Vec<_> = spec.instances.into_iter().map(slot).collect();
+    let rules = BatchRules::new(spec.max_batch_size, &spec.config);
     Shared {
         name: spec.name,
         signature: spec.signature,
         batches: if spec.max_batch_size == 0 { Batches::Nothing } else { Batches::Rows },
-        max_delay: spec.config.max_queue_delay,
-        default_timeout: spec.config.queue.default_timeout,
+        piece_rows: NonZeroU64::new(spec.max_batch_size.into()).filter(|_| spec.config.split_large_requests),
+        order: spec.config.preserve_ordering.then(Arc::default),
+        config: spec.config,
         observer: spec.observer,
         origin: Instant::now(),
         bells: slots.iter().map(|_| Condvar::new()).collect(),
         drained: Condvar::new(),
         state: Mutex::new(State {
-            queue: BatchQueue::new(BatchRules::new(spec.max_batch_size, &spec.config)),
+            queue: BatchQueue::new(rules),
             slots,
             pace,
             appointed: None,

@@ -2,13 +2,15 @@
 //! driver ([`BatchHandle`]) around it leases instances, runs batches and hands every request its own rows. The queue
 //! never reads a clock and the driver never decides, so what is worth simulating can be simulated in milliseconds.
 //!
-//! Always true: a request is answered exactly once or was dropped by its caller; no batch mixes shapes; a batch in
-//! flight belongs to no caller, so a client that leaves takes nobody with it.
+//! Always true: a request is answered exactly once or was dropped by its caller, in one piece or in many; no batch mixes
+//! shapes; a batch in flight belongs to no caller, so a client that leaves takes nobody with it.
 
 mod cell;
 mod decision;
+mod gather;
 mod handle;
 mod mode;
+mod order;
 mod outputs;
 mod queue;
 mod report;
@@ -18,7 +20,7 @@ mod submission;
 mod worker;
 
 pub use decision::{BatchRules, Decision};
-pub use handle::{BatchHandle, BatcherSnapshot, BatcherSpec};
+pub use handle::{BatchHandle, BatcherSnapshot, BatcherSpec, StartError};
 pub use mode::Mode;
-pub use queue::{Arrival, Batch, BatchQueue, QueueIsFull, ShapeKey, Taken, Ticket};
+pub use queue::{Arrival, Batch, BatchQueue, Piece, QueueIsFull, ShapeKey, Taken, Ticket};
 pub use report::{BatchError, BatchObserver, BatchReport, DropReason, InferenceRequest, Inferred};

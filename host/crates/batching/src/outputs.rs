@@ -39,8 +39,25 @@ pub(crate) fn split(
     if rows.len() == 1 {
         return Ok(vec![tensors]);
     }
+    Ok(cut(&tensors, rows).collect())
+}
+
+/// Cuts tensors of the same rows into pieces of `rows[i]` rows each, which must add up; views of the same memory.
+pub(crate) fn cut(tensors: &[Tensor], rows: &[u64]) -> impl Iterator<Item = Vec<Tensor>> {
     let mut pieces: Vec<_> = tensors.iter().map(|tensor| tensor.split_rows(rows).into_iter()).collect();
-    Ok(rows.iter().map(|_| pieces.iter_mut().filter_map(Iterator::next).collect()).collect())
+    rows.iter().map(move |_| pieces.iter_mut().filter_map(Iterator::next).collect())
+}
+
+/// Puts the outputs of a request's pieces together, in order: the way back from [`cut`], at one copy per output.
+pub(crate) fn join(pieces: Vec<Vec<Tensor>>) -> Result<Vec<Tensor>, EngineError> {
+    let mut pieces: Vec<_> = pieces.into_iter().map(Vec::into_iter).collect();
+    let mut outputs = Vec::new();
+    loop {
+        let mut parts = pieces.iter_mut().filter_map(Iterator::next);
+        let Some(first) = parts.next() else { return Ok(outputs) };
+        let later: Vec<Tensor> = parts.collect();
+        outputs.push(first.join_rows(&later).map_err(|error| EngineError::Run(error.to_string()))?);
+    }
 }
 
 /// Whether a model has a batch dimension.
@@ -78,6 +95,15 @@ mod tests {
         let cut = split(output(3), &fake_signature(), &[1, 2], Batches::Rows).expect("3 rows");
         let shapes: Vec<_> = cut.iter().map(|tensors| tensors[0].shape().to_vec()).collect();
         assert_eq!(shapes, [[1, 2], [2, 2]]);
+    }
+
+    #[test]
+    fn pieces_are_put_together_output_by_output() {
+        let whole = vec![fake_input(3, 2, 7), fake_input(3, 1, 9)];
+        for rows in [&[3][..], &[2, 1], &[1, 1, 1]] {
+            assert_eq!(join(cut(&whole, rows).collect()).as_ref(), Ok(&whole), "{rows:?}");
+        }
+        assert_eq!(join(vec![Vec::new(), Vec::new()]), Ok(Vec::new()), "a model without outputs");
     }
 
     #[test]

@@ -1,84 +1,73 @@
 //! The waiting requests of one model version. The queue owns them from push to take; time comes in as `now`, nothing
-//! blocks and no clock is read. Requests of one shape form a lane, in arrival order; the lane of the oldest request goes
-//! first, so nobody starves. A lane lives only while it has requests, so memory is bounded by `max_queue_size`.
+//! blocks and no clock is read. A request that is larger than a batch waits in pieces and counts as one.
+//!
+//! Requests of one shape form a lane, and a batch is the head of one lane: of the lane whose first request goes before
+//! all others. That is the one that came first; with levels, the first of the most urgent level; and where timeouts
+//! delay, in a level one that has not timed out, while there is any. A batch with room left takes from its lane what
+//! comes next, of less urgent levels too.
+//!
+//! Where a delay is configured, batches wait for the oldest request's to be over, whatever its level, or for a lane that
+//! is full. A full lane goes before the foremost request only where both are of one level and delay state.
+//!
+//! So nobody starves inside a level. A level starves while more urgent ones keep every instance busy, and a request that
+//! a timeout has delayed while others of its level that have not timed out do: that is what levels and such timeouts are
+//! asked for. A lane lives only while it has requests, so memory is bounded by `max_queue_size`, level by level.
 
+mod arrival;
+mod lane;
+mod ranking;
+
+use std::collections::btree_map;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::Arc;
 
 use model::Moment;
 
+pub use arrival::{Arrival, Batch, Piece, QueueIsFull, ShapeKey, Taken, Ticket};
+use lane::Lane;
+use ranking::{Place, Rank, Ranking};
+
 use crate::decision::{BatchRules, Decision, Delay};
-
-/// What two requests must share to run in one batch: every dimension but the batch's that the signature leaves free.
-/// Types, ranks and fixed dimensions are equal anyway for requests that passed the signature's check.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ShapeKey(Option<Arc<[u64]>>);
-
-impl ShapeKey {
-    /// The key of these dimensions, in a fixed order. No dimension: no allocation.
-    #[must_use]
-    pub fn new(dimensions: &[u64]) -> Self {
-        Self((!dimensions.is_empty()).then(|| dimensions.into()))
-    }
-}
-
-/// Names a waiting request. Later ones are greater.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(u64);
-
-/// A request on its way into the queue.
-#[derive(Clone, Debug)]
-pub struct Arrival<T> {
-    /// What it must share with others to run with them.
-    pub key: ShapeKey,
-    /// Its rows, from 1 to the model's `max_batch_size` (1 where the model does not batch).
-    pub rows: u64,
-    /// When it is no longer worth running.
-    pub deadline: Option<Moment>,
-    /// The request.
-    pub item: T,
-}
-
-/// `max_queue_size` requests wait already; the request comes back.
-#[derive(Debug)]
-pub struct QueueIsFull<T>(pub T);
-
-/// Requests that left the queue together.
-#[derive(Debug)]
-pub struct Batch<T> {
-    /// The batch in arrival order; empty when none is ready.
-    pub requests: Vec<Taken<T>>,
-    /// Rows of all of them.
-    pub rows: u64,
-    /// Requests whose deadline passed, to be answered so; they are not part of the batch.
-    pub expired: Vec<T>,
-}
-
-/// A request of a [`Batch`].
-#[derive(Debug)]
-pub struct Taken<T> {
-    /// The request.
-    pub item: T,
-    /// Its rows.
-    pub rows: u64,
-    /// When it came.
-    pub enqueued: Moment,
-}
 
 struct Entry<T> {
     key: ShapeKey,
-    rows: u64,
+    rank: Rank,
     enqueued: Moment,
     deadline: Option<Moment>,
-    item: T,
+    piece: Piece<T>,
+    /// What few requests have: entries are moved about, so they are kept small.
+    extras: Option<Box<Extras<T>>>,
 }
 
-#[derive(Default)]
-struct Lane {
-    /// Ticket and rows of each request.
-    waiting: VecDeque<(Ticket, u64)>,
-    /// The head under which the lane stands in `BatchQueue::full`.
-    full_head: Option<Ticket>,
+struct Extras<T> {
+    postpone: Option<Moment>,
+    rest: VecDeque<Piece<T>>,
+}
+
+impl<T> Entry<T> {
+    fn place(&self, ticket: Ticket) -> Place {
+        Place { rank: self.rank, ticket }
+    }
+
+    fn postpone(&self) -> Option<Moment> {
+        self.extras.as_ref().and_then(|extras| extras.postpone)
+    }
+
+    /// Rows of each piece that still waits.
+    fn rows(&self) -> impl Iterator<Item = u64> {
+        let rest = self.extras.iter().flat_map(|extras| &extras.rest);
+        std::iter::once(self.piece.rows).chain(rest.map(|piece| piece.rows))
+    }
+
+    fn total_rows(&self) -> u64 {
+        let rest = self.extras.as_ref().map(|extras| extras.rest.iter().map(|piece| piece.rows).sum::<u64>());
+        self.piece.rows + rest.unwrap_or(0)
+    }
+
+    /// The next piece, unless it is the last.
+    fn pop(&mut self) -> Option<Piece<T>> {
+        let next = self.extras.as_mut()?.rest.pop_front()?;
+        Some(std::mem::replace(&mut self.piece, next))
+    }
 }
 
 /// See the module.
@@ -87,8 +76,10 @@ pub struct BatchQueue<T> {
     entries: BTreeMap<Ticket, Entry<T>>,
     lanes: HashMap<ShapeKey, Lane>,
     /// Lanes that are ready before their delay is over, by head. Kept only where a delay is configured.
-    full: BTreeMap<Ticket, ShapeKey>,
+    full: BTreeMap<Place, ShapeKey>,
     deadlines: BTreeSet<(Moment, Ticket)>,
+    /// `None` where requests go in the order of their arrival.
+    ranking: Option<Ranking>,
     rows: u64,
     next_ticket: u64,
     latest: Moment,
@@ -99,41 +90,45 @@ impl<T> BatchQueue<T> {
     #[must_use]
     pub fn new(rules: BatchRules) -> Self {
         Self {
-            rules,
             entries: BTreeMap::new(),
             lanes: HashMap::new(),
             full: BTreeMap::new(),
             deadlines: BTreeSet::new(),
+            ranking: rules.ranks().then(Ranking::default),
+            rules,
             rows: 0,
             next_ticket: 0,
             latest: Moment::ORIGIN,
         }
     }
 
-    /// Appends a request. A `now` before an earlier call's counts as that one: threads read their clocks before they
-    /// come here.
+    /// Appends a request to those of its level. A `now` before an earlier call's counts as that one: threads read their
+    /// clocks before they come here.
     ///
     /// # Errors
-    /// [`QueueIsFull`] with the request when `max_queue_size` requests wait.
+    /// [`QueueIsFull`] with the request when as many requests of its level wait as its `max_queue_size` allows.
     pub fn push(&mut self, now: Moment, arrival: Arrival<T>) -> Result<Ticket, QueueIsFull<T>> {
-        if self.is_full() {
-            return Err(QueueIsFull(arrival.item));
+        let Arrival { key, level, rows, deadline, postpone, item, rest } = arrival;
+        if self.is_full(level) {
+            return Err(QueueIsFull(item));
         }
-        let Arrival { key, rows, deadline, item } = arrival;
         self.latest = self.latest.max(now);
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        self.rows += rows;
-        if let Some(deadline) = deadline {
-            self.deadlines.insert((deadline, ticket));
-        }
-        self.lanes.entry(key.clone()).or_default().waiting.push_back((ticket, rows));
-        self.refresh(&key);
-        self.entries.insert(ticket, Entry { key, rows, enqueued: self.latest, deadline, item });
+        let (rank, postpone) = match self.ranking {
+            Some(_) => (Rank { level, is_postponed: false }, postpone),
+            None => (Rank::default(), None),
+        };
+        let has_extras = postpone.is_some() || !rest.is_empty();
+        let extras = has_extras.then(|| Box::new(Extras { postpone, rest: rest.into() }));
+        let entry = Entry { key, rank, enqueued: self.latest, deadline, piece: Piece { rows, item }, extras };
+        self.list(ticket, &entry);
+        self.entries.insert(ticket, entry);
         Ok(ticket)
     }
 
-    /// What to do now. Deadlines are not looked at: [`take`](Self::take) hands back what has expired.
+    /// What to do now. Deadlines and postponements are not looked at: [`take`](Self::take) hands back what has expired
+    /// and moves what is to be postponed.
     #[must_use]
     pub fn decide(&self, now: Moment) -> Decision {
         let Some(oldest) = self.entries.values().next() else { return Decision::Empty };
@@ -146,35 +141,36 @@ impl<T> BatchQueue<T> {
         let expired = self.expire(now);
         let mut batch = Batch { requests: Vec::new(), rows: 0, expired };
         let Some((key, delay)) = self.ready_lane(now) else { return batch };
-        let lane = self.lanes.get_mut(&key).expect("an entry's lane exists while the entry waits");
-        let mut waiting = std::mem::take(&mut lane.waiting);
-        let count = self.rules.survey(waiting.iter().map(|&(_, rows)| rows)).requests(delay);
+        let mut lane = self.lanes.remove(&key).expect("an entry's lane exists while the entry waits");
+        let count = lane.survey(&self.rules).requests(delay);
         batch.requests.reserve_exact(count);
-        for (ticket, _) in waiting.drain(..count) {
-            let entry = self.forget(ticket).expect("a lane holds only waiting tickets");
-            batch.rows += entry.rows;
-            batch.requests.push(Taken { item: entry.item, rows: entry.rows, enqueued: entry.enqueued });
+        for _ in 0..count {
+            let ticket = lane.pop().expect("the survey counted no more than there are");
+            let taken = self.take_piece(ticket).expect("a lane holds only waiting tickets");
+            batch.rows += taken.rows;
+            batch.requests.push(taken);
         }
-        if let Some(lane) = self.lanes.get_mut(&key) {
-            lane.waiting = waiting;
+        mark_full(&mut self.full, &self.rules, &key, &mut lane);
+        if lane.head().is_some() {
+            self.lanes.insert(key, lane);
         }
-        self.refresh(&key);
         batch
     }
 
-    /// Removes a request that nobody waits for any more; `None` when it has left already.
+    /// Removes a request that nobody waits for any more and returns it, or the first of its pieces that still wait;
+    /// `None` when it has left already.
     pub fn remove(&mut self, ticket: Ticket) -> Option<T> {
-        let entry = self.forget(ticket)?;
-        if let Some(lane) = self.lanes.get_mut(&entry.key)
-            && let Ok(position) = lane.waiting.binary_search_by_key(&ticket, |&(ticket, _)| ticket)
-        {
-            lane.waiting.remove(position);
+        let entry = self.entries.remove(&ticket)?;
+        self.unlist(ticket, &entry);
+        if let Some(lane) = self.lanes.get_mut(&entry.key) {
+            lane.remove(entry.place(ticket));
         }
         self.refresh(&entry.key);
-        Some(entry.item)
+        Some(entry.piece.item)
     }
 
-    /// Removes and returns the requests whose deadline is `now` or earlier, earliest first.
+    /// Removes the requests whose deadline is `now` or earlier and returns each as [`remove`](Self::remove) does,
+    /// earliest first; moves back those that are to be postponed by now.
     pub fn expire(&mut self, now: Moment) -> Vec<T> {
         let mut expired = Vec::new();
         while let Some(&(deadline, ticket)) = self.deadlines.first()
@@ -182,19 +178,23 @@ impl<T> BatchQueue<T> {
         {
             expired.extend(self.remove(ticket));
         }
+        while let Some(ticket) = self.ranking.as_mut().and_then(|ranking| ranking.pop_postponement(now)) {
+            self.postpone(ticket);
+        }
         expired
     }
 
-    /// The earliest deadline of a waiting request: when to call [`expire`](Self::expire) next.
+    /// The earliest deadline or postponement of a waiting request: when to call [`expire`](Self::expire) next.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Moment> {
-        self.deadlines.first().map(|&(deadline, _)| deadline)
+        let postponement = self.ranking.as_ref().and_then(Ranking::next_postponement);
+        self.deadlines.first().map(|&(deadline, _)| deadline).into_iter().chain(postponement).min()
     }
 
     /// The request that has waited longest.
     #[must_use]
     pub fn oldest(&self) -> Option<(Ticket, &T)> {
-        self.entries.first_key_value().map(|(&ticket, entry)| (ticket, &entry.item))
+        self.entries.first_key_value().map(|(&ticket, entry)| (ticket, &entry.piece.item))
     }
 
     /// Whether the request still waits.
@@ -216,16 +216,24 @@ impl<T> BatchQueue<T> {
         self.entries.len()
     }
 
+    /// Waiting requests of each level in which some wait; empty where the model has no levels.
+    #[must_use]
+    pub fn len_by_level(&self) -> BTreeMap<u32, usize> {
+        let ranking = self.ranking.as_ref().filter(|_| self.rules.has_levels());
+        ranking.map(|ranking| ranking.waiting().clone()).unwrap_or_default()
+    }
+
     /// Whether nothing waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Whether the next push is refused.
+    /// Whether the next push to this level is refused.
     #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.entries.len() >= self.rules.max_requests().get()
+    pub fn is_full(&self, level: u32) -> bool {
+        let waiting = self.ranking.as_ref().map_or(self.entries.len(), |ranking| ranking.count(level));
+        waiting >= self.rules.max_requests(level).get()
     }
 
     /// Rows of the waiting requests.
@@ -250,176 +258,113 @@ impl<T> BatchQueue<T> {
         !self.rules.max_delay().is_zero()
     }
 
-    /// The lane to serve: the oldest request's once its delay is over, else the full lane with the oldest head.
-    fn ready_lane(&self, now: Moment) -> Option<(ShapeKey, Delay)> {
-        let oldest = self.entries.values().next()?;
-        if !self.waits() {
-            return Some((oldest.key.clone(), Delay::Running));
+    /// The request that goes before all others.
+    fn front(&self) -> Option<&Entry<T>> {
+        match &self.ranking {
+            None => self.entries.values().next(),
+            Some(ranking) => self.entries.get(&ranking.front()?.ticket),
         }
-        if oldest.enqueued.after(self.rules.max_delay()) <= now {
-            return Some((oldest.key.clone(), Delay::Over));
-        }
-        self.full.values().next().map(|key| (key.clone(), Delay::Running))
     }
 
-    /// Takes a request out of everything but its lane.
-    fn forget(&mut self, ticket: Ticket) -> Option<Entry<T>> {
-        let entry = self.entries.remove(&ticket)?;
-        self.rows -= entry.rows;
+    /// The lane to serve: the front's once the oldest request's delay is over, else the full lane with the foremost
+    /// head, unless that one is of another rank than the front: then the front goes before it at once.
+    fn ready_lane(&self, now: Moment) -> Option<(ShapeKey, Delay)> {
+        let front = self.front()?;
+        if !self.waits() {
+            return Some((front.key.clone(), Delay::Running));
+        }
+        if matches!(self.entries.values().next(), Some(oldest) if oldest.enqueued.after(self.rules.max_delay()) <= now)
+        {
+            return Some((front.key.clone(), Delay::Over));
+        }
+        let (head, key) = self.full.first_key_value()?;
+        let key = if head.rank == front.rank { key } else { &front.key };
+        Some((key.clone(), Delay::Running))
+    }
+
+    /// Takes the next piece of a request that has left its lane.
+    fn take_piece(&mut self, ticket: Ticket) -> Option<Taken<T>> {
+        let btree_map::Entry::Occupied(mut occupied) = self.entries.entry(ticket) else { return None };
+        let enqueued = occupied.get().enqueued;
+        let Piece { rows, item } = match occupied.get_mut().pop() {
+            Some(piece) => {
+                self.rows -= piece.rows;
+                piece
+            }
+            None => {
+                let entry = occupied.remove();
+                self.unlist(ticket, &entry);
+                entry.piece
+            }
+        };
+        Some(Taken { ticket, item, rows, enqueued })
+    }
+
+    /// Enters a request everywhere but among the entries.
+    fn list(&mut self, ticket: Ticket, entry: &Entry<T>) {
+        self.rows += entry.total_rows();
+        if let Some(deadline) = entry.deadline {
+            self.deadlines.insert((deadline, ticket));
+        }
+        let mut empty_lane: fn() -> Lane = Lane::in_order_of_arrival;
+        if let Some(ranking) = &mut self.ranking {
+            ranking.enter(entry.place(ticket), entry.postpone());
+            empty_lane = Lane::ranked;
+        }
+        let lane = self.lanes.entry(entry.key.clone()).or_insert_with(empty_lane);
+        lane.push(entry.place(ticket), entry.rows());
+        mark_full(&mut self.full, &self.rules, &entry.key, lane);
+    }
+
+    /// Takes a request that is no entry any more out of everything but its lane.
+    fn unlist(&mut self, ticket: Ticket, entry: &Entry<T>) {
+        self.rows -= entry.total_rows();
         if let Some(deadline) = entry.deadline {
             self.deadlines.remove(&(deadline, ticket));
         }
-        Some(entry)
+        if let Some(ranking) = &mut self.ranking {
+            ranking.leave(entry.place(ticket), entry.postpone());
+        }
+    }
+
+    /// Moves a request behind those of its level that have not been moved so.
+    fn postpone(&mut self, ticket: Ticket) {
+        let (Some(entry), Some(ranking)) = (self.entries.get_mut(&ticket), &mut self.ranking) else { return };
+        let from = entry.place(ticket);
+        if let Some(extras) = &mut entry.extras {
+            extras.postpone = None;
+        }
+        entry.rank.is_postponed = true;
+        let to = entry.place(ticket);
+        ranking.leave(from, None);
+        ranking.enter(to, None);
+        if let Some(lane) = self.lanes.get_mut(&entry.key) {
+            lane.remove(from);
+            lane.push(to, entry.rows());
+        }
+        let key = entry.key.clone();
+        self.refresh(&key);
     }
 
     /// Brings what is known of a lane up to date after it changed; drops it when it is empty.
     fn refresh(&mut self, key: &ShapeKey) {
-        let waits = self.waits();
         let Some(lane) = self.lanes.get_mut(key) else { return };
-        if let Some(head) = lane.full_head.take() {
-            self.full.remove(&head);
-        }
-        let Some(&(head, _)) = lane.waiting.front() else {
+        mark_full(&mut self.full, &self.rules, key, lane);
+        if lane.head().is_none() {
             self.lanes.remove(key);
-            return;
-        };
-        if waits && self.rules.survey(lane.waiting.iter().map(|&(_, rows)| rows)).is_full() {
-            lane.full_head = Some(head);
-            self.full.insert(head, key.clone());
         }
     }
+}
+
+/// Enters a lane among the full ones, or takes it out, as it is now.
+fn mark_full(full: &mut BTreeMap<Place, ShapeKey>, rules: &BatchRules, key: &ShapeKey, lane: &mut Lane) {
+    if let Some(head) = lane.full_head.take() {
+        full.remove(&head);
+    }
+    let is_full = !rules.max_delay().is_zero() && lane.survey(rules).is_full();
+    lane.full_head = lane.head().filter(|_| is_full);
+    full.extend(lane.full_head.map(|head| (head, key.clone())));
 }
 
 #[cfg(test)]
-mod tests {
-    use std::num::NonZeroUsize;
-    use std::time::Duration;
-
-    use model::{BatchingConfig, QueuePolicy};
-
-    use super::*;
-
-    fn at(micros: u64) -> Moment {
-        Moment::from_origin(Duration::from_micros(micros))
-    }
-
-    fn queue(max_batch_size: u32, delay_us: u64, preferred: &[u32]) -> BatchQueue<u32> {
-        let config = BatchingConfig {
-            is_dynamic: true,
-            preferred_batch_sizes: preferred.to_vec(),
-            max_queue_delay: Duration::from_micros(delay_us),
-            queue: QueuePolicy { max_queue_size: NonZeroUsize::new(16).expect("16"), default_timeout: None },
-        };
-        BatchQueue::new(BatchRules::new(max_batch_size, &config))
-    }
-
-    fn arrival(shape: u64, rows: u64, item: u32) -> Arrival<u32> {
-        Arrival { key: ShapeKey::new(&[shape]), rows, deadline: None, item }
-    }
-
-    fn items(batch: Batch<u32>) -> Vec<u32> {
-        batch.requests.into_iter().map(|taken| taken.item).collect()
-    }
-
-    #[test]
-    fn the_lane_of_the_oldest_request_goes_first_and_shapes_never_mix() {
-        let mut queue = queue(8, 0, &[]);
-        for (shape, item) in [(1, 10), (2, 20), (1, 11), (3, 30), (2, 21)] {
-            queue.push(at(0), arrival(shape, 1, item)).expect("room");
-        }
-        assert_eq!(queue.lanes(), 3);
-        assert_eq!(items(queue.take(at(0))), [10, 11]);
-        assert_eq!(items(queue.take(at(0))), [20, 21]);
-        assert_eq!(items(queue.take(at(0))), [30]);
-        assert_eq!((queue.decide(at(0)), queue.lanes(), queue.rows()), (Decision::Empty, 0, 0));
-    }
-
-    #[test]
-    fn a_delay_holds_a_batch_until_it_is_over_or_the_batch_is_full() {
-        let mut queue = queue(4, 100, &[]);
-        queue.push(at(10), arrival(1, 1, 1)).expect("room");
-        queue.push(at(60), arrival(1, 1, 2)).expect("room");
-        assert_eq!(queue.decide(at(109)), Decision::WaitUntil(at(110)));
-        assert!(queue.take(at(109)).requests.is_empty(), "not ready");
-        assert_eq!(items(queue.take(at(110))), [1, 2]);
-
-        queue.push(at(200), arrival(1, 3, 3)).expect("room");
-        queue.push(at(201), arrival(2, 4, 4)).expect("room");
-        assert_eq!(queue.decide(at(201)), Decision::Run, "the second lane is full");
-        assert_eq!(items(queue.take(at(201))), [4]);
-        assert_eq!(queue.decide(at(201)), Decision::WaitUntil(at(300)));
-        queue.push(at(202), arrival(1, 2, 5)).expect("room");
-        assert_eq!(items(queue.take(at(202))), [3], "the next one does not fit, so waiting is pointless");
-        assert_eq!(queue.decide(at(202)), Decision::WaitUntil(at(302)));
-    }
-
-    #[test]
-    fn removing_a_request_can_make_the_rest_ready() {
-        let mut queue = queue(8, 100, &[4]);
-        let first = queue.push(at(0), arrival(1, 3, 1)).expect("room");
-        queue.push(at(0), arrival(1, 4, 2)).expect("room");
-        assert_eq!(queue.decide(at(0)), Decision::Run, "7 rows are past the largest preferred size");
-        queue.push(at(0), arrival(2, 1, 3)).expect("room");
-        assert_eq!(queue.remove(first), Some(1));
-        assert_eq!(queue.remove(first), None);
-        assert_eq!(items(queue.take(at(0))), [2]);
-        assert_eq!(queue.decide(at(0)), Decision::WaitUntil(at(100)));
-    }
-
-    #[test]
-    fn a_model_that_does_not_batch_runs_requests_one_by_one_without_delay() {
-        let mut queue = queue(0, 100, &[]);
-        queue.push(at(0), arrival(1, 1, 1)).expect("room");
-        queue.push(at(0), arrival(1, 1, 2)).expect("room");
-        assert_eq!(queue.decide(at(0)), Decision::Run);
-        assert_eq!(items(queue.take(at(0))), [1]);
-        assert_eq!(items(queue.take(at(0))), [2]);
-    }
-
-    #[test]
-    fn the_bound_is_exact_and_refuses_with_the_request() {
-        let mut queue = queue(1, 0, &[]);
-        for item in 0..16 {
-            queue.push(at(0), arrival(u64::from(item), 1, item)).expect("room for 16");
-        }
-        let QueueIsFull(refused) = queue.push(at(0), arrival(1, 1, 99)).expect_err("the 17th");
-        assert_eq!((refused, queue.len(), queue.lanes()), (99, 16, 16));
-        assert_eq!(items(queue.take(at(0))), [0]);
-        queue.push(at(0), arrival(1, 1, 99)).expect("room again");
-    }
-
-    #[test]
-    fn expired_requests_are_handed_back_and_never_run() {
-        let mut queue = queue(8, 0, &[]);
-        for (item, deadline) in [(1, 50), (2, 20), (3, 90)] {
-            let arrival = Arrival { deadline: Some(at(deadline)), ..arrival(1, 1, item) };
-            queue.push(at(0), arrival).expect("room");
-        }
-        assert_eq!(queue.next_deadline(), Some(at(20)));
-        assert!(queue.expire(at(19)).is_empty());
-        let batch = queue.take(at(50));
-        assert_eq!(batch.expired, [2, 1], "earliest first");
-        assert_eq!(items(batch), [3]);
-        assert_eq!(queue.next_deadline(), None);
-    }
-
-    #[test]
-    fn a_clock_read_too_early_does_not_turn_time_back() {
-        let mut queue = queue(8, 100, &[]);
-        queue.push(at(50), arrival(1, 1, 1)).expect("room");
-        queue.push(at(40), arrival(1, 1, 2)).expect("room");
-        let batch = queue.take(at(150));
-        assert!(batch.requests.iter().all(|taken| taken.enqueued == at(50)));
-        assert_eq!(items(batch), [1, 2]);
-    }
-
-    #[test]
-    fn nobody_waits_for_others_once_told_to_stop_waiting() {
-        let mut queue = queue(8, 100, &[]);
-        queue.push(at(0), arrival(1, 1, 1)).expect("room");
-        assert_eq!(queue.decide(at(0)), Decision::WaitUntil(at(100)));
-        queue.stop_waiting();
-        assert_eq!(queue.decide(at(0)), Decision::Run);
-        assert_eq!(items(queue.take(at(0))), [1]);
-    }
-}
+mod tests;

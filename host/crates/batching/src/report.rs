@@ -10,32 +10,39 @@ use tokio::time::Instant;
 pub struct InferenceRequest {
     /// Tensors as `Signature::check_inputs` returned them: checked and in the signature's order.
     pub inputs: Vec<Tensor>,
-    /// Rows as `Signature::check_inputs` returned them; 1 where the model does not batch.
+    /// Rows as `Signature::check_inputs` returned them; 1 where the model does not batch. More than `max_batch_size` run
+    /// in pieces where the configuration says `split_large_requests` (at most `ModelConfig::max_request_rows`), and in one
+    /// batch of their own elsewhere.
     pub rows: u64,
     /// When waiting is no longer worth it. A batch that has started is not stopped by it.
     pub deadline: Option<Instant>,
+    /// Its urgency (the request parameter `priority`): a level from 1, the most urgent; 0 asks for the default one.
+    pub priority: u64,
+    /// How long it may wait (the request parameter `timeout`), where the queue's policy lets requests say so.
+    pub timeout: Option<Duration>,
 }
 
 /// A request's answer.
 #[derive(Clone, Debug)]
 pub struct Inferred {
-    /// This request's rows of every output, in the signature's order; views of the batch's memory.
+    /// This request's rows of every output, in the signature's order; views of the batch's memory, or a copy where the
+    /// request ran in pieces.
     pub outputs: Vec<Tensor>,
-    /// Time in the queue.
+    /// Time in the queue; of a request that ran in pieces, the longest piece's.
     pub queue: Duration,
-    /// Time of the batch from leaving the queue to its result.
+    /// Time of the batch from leaving the queue to its result; of a request that ran in pieces, the longest piece's.
     pub compute: Duration,
-    /// Rows of the whole batch.
+    /// Rows of the whole batch; of a request that ran in pieces, of the largest.
     pub batch_rows: u64,
 }
 
 /// Why a request was not answered. Texts are Triton's where Triton has one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
-    /// So many requests wait already.
+    /// So many requests of its level wait already.
     #[error("Exceeds maximum queue size")]
     QueueFull {
-        /// The bound, `max_queue_size`.
+        /// The bound, the level's `max_queue_size`.
         max: usize,
     },
     /// Its deadline, or the queue's timeout, passed before it ran.
@@ -55,7 +62,8 @@ pub trait BatchObserver: Send + Sync {
     /// A batch ran; called before its requests are answered.
     fn batch_finished(&self, report: &BatchReport);
 
-    /// A request left without running.
+    /// A request left without running, or one in pieces before all of them had run. Told once a request, and not where
+    /// a batch of it failed.
     fn request_dropped(&self, reason: DropReason);
 }
 
@@ -64,7 +72,7 @@ pub trait BatchObserver: Send + Sync {
 pub struct BatchReport {
     /// Rows.
     pub rows: u64,
-    /// Requests.
+    /// Requests, and pieces of requests.
     pub requests: usize,
     /// How long its oldest request waited.
     pub queue: Duration,

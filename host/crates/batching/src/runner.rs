@@ -13,9 +13,9 @@ use std::time::Duration;
 use model::{BatchOutput, EngineError, Moment, Tensor};
 use tokio::time::Instant;
 
-use crate::cell::Reply;
+use crate::cell::{Reply, lost};
 use crate::outputs::{Batches, split, write_layout};
-use crate::queue::Batch;
+use crate::queue::{Batch, Ticket};
 use crate::report::{BatchReport, Inferred};
 use crate::state::{Executor, Shared, State, Waiting};
 
@@ -96,19 +96,13 @@ impl Lease {
 
     fn restore(&mut self, landed: Option<&mut Landed>) {
         let Some(executor) = self.executor.take() else { return };
-        let now = self.shared.now();
-        let waker = {
-            let mut state = self.shared.lock();
+        self.shared.change(|state| {
             state.slots[self.index].executor = Some(executor);
             state.leased -= 1;
             if let Some(landed) = landed {
-                landed.count_out(&mut state);
+                landed.count_out(state);
             }
-            self.shared.dispatch(&mut state, now)
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        });
     }
 }
 
@@ -127,10 +121,13 @@ pub(crate) struct Flight {
     queue_of_oldest: Duration,
     started: Instant,
     is_counted: bool,
+    /// What has left the queue with a batch that failed; kept until no lock is held.
+    withdrawn: Vec<Waiting>,
 }
 
-/// A request of a flight.
+/// A request of a flight, or a piece of one.
 struct Passenger {
+    ticket: Ticket,
     reply: Reply,
     inputs: Vec<Tensor>,
     rows: u64,
@@ -143,15 +140,23 @@ impl Flight {
             .requests
             .into_iter()
             .map(|taken| Passenger {
+                ticket: taken.ticket,
                 reply: taken.item.reply,
                 inputs: taken.item.inputs,
                 rows: taken.rows,
                 queue: now.since(taken.enqueued),
             })
             .collect();
-        let queue_of_oldest = passengers.first().map_or(Duration::ZERO, |oldest| oldest.queue);
+        let queue_of_oldest = passengers.iter().map(|passenger| passenger.queue).max().unwrap_or_default();
         let started = shared.origin + now.since_origin();
-        Self { shared, index, passengers, rows: batch.rows, queue_of_oldest, started, is_counted: true }
+        let (rows, withdrawn) = (batch.rows, Vec::new());
+        Self { shared, index, passengers, rows, queue_of_oldest, started, is_counted: true, withdrawn }
+    }
+
+    /// The batch has failed: takes the other pieces of its requests out of the queue, before somebody runs them.
+    fn withdraw_rest(&mut self, state: &mut State) {
+        let pieces = self.passengers.iter().filter(|passenger| passenger.reply.is_piece());
+        self.withdrawn.extend(pieces.filter_map(|piece| state.withdraw(piece.ticket)));
     }
 
     fn count_out(&mut self, state: &mut State) {
@@ -171,25 +176,32 @@ impl Flight {
             failed: false,
         }
     }
+
+    /// Answers everyone with `error`.
+    fn fail(&mut self, error: &EngineError) {
+        self.passengers.drain(..).for_each(|passenger| passenger.reply.send(Err(error.clone().into())));
+    }
+
+    /// Counts out a batch that never landed.
+    fn crash(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        shared.change(|state| {
+            self.withdraw_rest(state);
+            self.count_out(state);
+        });
+        let compute = Instant::now().saturating_duration_since(self.started);
+        shared.observer.batch_finished(&BatchReport { failed: true, ..self.report(compute) });
+    }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        if !self.is_counted {
-            return;
+        if self.is_counted {
+            self.crash();
         }
-        let shared = Arc::clone(&self.shared);
-        let now = shared.now();
-        let waker = {
-            let mut state = shared.lock();
-            self.count_out(&mut state);
-            shared.dispatch(&mut state, now)
-        };
-        if let Some(waker) = waker {
-            waker.wake();
+        if !self.passengers.is_empty() {
+            self.fail(&lost());
         }
-        let compute = Instant::now().saturating_duration_since(self.started);
-        shared.observer.batch_finished(&BatchReport { failed: true, ..self.report(compute) });
     }
 }
 
@@ -207,8 +219,9 @@ impl Landed {
     }
 
     fn count_out(&mut self, state: &mut State) {
-        if self.outcome.is_ok() {
-            state.pace.record(self.compute);
+        match self.outcome {
+            Ok(_) => state.pace.record(self.compute),
+            Err(_) => self.flight.withdraw_rest(state),
         }
         self.flight.count_out(state);
     }
@@ -216,15 +229,7 @@ impl Landed {
     /// Counts the batch out, then finishes it: for a completion that came after its runner had left.
     fn finish_late(mut self) {
         let shared = Arc::clone(&self.flight.shared);
-        let now = shared.now();
-        let waker = {
-            let mut state = shared.lock();
-            self.count_out(&mut state);
-            shared.dispatch(&mut state, now)
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        shared.change(|state| self.count_out(state));
         self.finish();
     }
 
@@ -236,16 +241,19 @@ impl Landed {
         let outcome = outcome.and_then(|output| split(output, &shared.signature, &rows, shared.batches));
         shared.observer.batch_finished(&BatchReport { failed: outcome.is_err(), ..flight.report(compute) });
         let batch_rows = flight.rows;
-        let passengers = flight.passengers.drain(..);
         match outcome {
             Ok(pieces) => {
-                for (passenger, outputs) in passengers.zip(pieces) {
+                for (passenger, outputs) in flight.passengers.drain(..).zip(pieces) {
                     let queue = passenger.queue;
                     passenger.reply.send(Ok(Inferred { outputs, queue, compute, batch_rows }));
                 }
             }
             Err(error) => {
-                passengers.for_each(|passenger| passenger.reply.send(Err(error.clone().into())));
+                // Outputs that do not fit their batch are found only now, after it was counted out.
+                if flight.passengers.iter().any(|passenger| passenger.reply.is_piece()) {
+                    shared.change(|state| flight.withdraw_rest(state));
+                }
+                flight.fail(&error);
             }
         }
     }

@@ -5,16 +5,17 @@
 //! (a waiting request was appointed, or a worker called), or a request that found the instance free has yielded and
 //! will look. Whoever changes the state calls [`Shared::dispatch`] before letting go, which keeps this so.
 
+use std::num::NonZeroU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
-use std::time::Duration;
 
-use model::{BatchLayout, ModelInstance, Moment, Signature, Tensor};
+use model::{BatchLayout, BatchingConfig, ModelInstance, Moment, Signature, Tensor};
 use tokio::time::Instant;
 
 use crate::cell::Reply;
 use crate::decision::Decision;
 use crate::mode::{Mode, Pace};
+use crate::order::Order;
 use crate::outputs::Batches;
 use crate::queue::{Batch, BatchQueue, ShapeKey, Ticket};
 use crate::report::{BatchError, BatchObserver, DropReason};
@@ -25,8 +26,11 @@ pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) signature: Arc<Signature>,
     pub(crate) batches: Batches,
-    pub(crate) max_delay: Duration,
-    pub(crate) default_timeout: Option<Duration>,
+    pub(crate) config: BatchingConfig,
+    /// Most rows of a piece; `None` where requests are never cut.
+    pub(crate) piece_rows: Option<NonZeroU64>,
+    /// `None` where answers go out as they come.
+    pub(crate) order: Option<Arc<Order>>,
     pub(crate) observer: Arc<dyn BatchObserver>,
     pub(crate) origin: Instant,
     /// One per instance: rings its worker.
@@ -50,7 +54,7 @@ pub(crate) struct State {
     pub(crate) is_stopping: bool,
 }
 
-/// A request in the queue.
+/// A request in the queue, or a piece of one.
 pub(crate) struct Waiting {
     pub(crate) reply: Reply,
     pub(crate) inputs: Vec<Tensor>,
@@ -128,16 +132,16 @@ impl State {
         self.queue.remove(ticket)
     }
 
-    /// Why a request cannot enter, if so.
-    pub(crate) fn refusal(&self) -> Option<BatchError> {
+    /// Why a request cannot enter this level, if so.
+    pub(crate) fn refusal(&self, level: u32) -> Option<BatchError> {
         if self.is_stopping {
             return Some(BatchError::Stopped);
         }
-        let max = self.queue.rules().max_requests().get();
-        self.queue.is_full().then_some(BatchError::QueueFull { max })
+        let max = self.queue.rules().max_requests(level).get();
+        self.queue.is_full(level).then_some(BatchError::QueueFull { max })
     }
 
-    /// Takes what has expired out of the queue.
+    /// Takes what has expired out of the queue, and postpones what has timed out.
     pub(crate) fn expire(&mut self, now: Moment) -> Vec<Waiting> {
         let expired = self.queue.expire(now);
         self.check_appointment();
@@ -213,6 +217,27 @@ impl Shared {
         }
     }
 
+    /// Changes the state, dispatches, and once the lock is released wakes who is to be.
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let now = self.now();
+        let (changed, waker) = {
+            let mut state = self.lock();
+            let changed = change(&mut state);
+            (changed, self.dispatch(&mut state, now))
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        changed
+    }
+
+    /// Postpones what has timed out, and answers what has expired.
+    pub(crate) fn postpone(&self) {
+        let now = self.now();
+        let expired = self.change(|state| state.expire(now));
+        Turn::expiring(expired, None).finish(&*self.observer);
+    }
+
     /// Takes the next batch for the free instance `index` and dispatches what is left.
     pub(crate) fn take(self: &Arc<Self>, state: &mut State, index: usize, now: Moment) -> Turn {
         let Batch { requests, rows, expired } = state.queue.take(now);
@@ -258,7 +283,7 @@ impl Turn {
         }
         for waiting in self.expired {
             observer.request_dropped(DropReason::Expired);
-            waiting.reply.send(Err(BatchError::Expired));
+            waiting.reply.refuse(BatchError::Expired);
         }
         self.work
     }

@@ -1,14 +1,18 @@
 //! A request in a batcher, as a future. It waits for its answer, runs a batch when it is its turn to lead, and keeps its
-//! own deadline and delay. Dropped, it leaves the queue, and if it had been asked to lead, another one is asked.
+//! own deadline, timeout and delay. Dropped, it leaves the queue, and if it had been asked to lead, another one is asked.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use model::Moment;
+use model::{Moment, Tensor, TimeoutAction};
 use tokio::time::{Instant, timeout_at};
 
 use crate::cell::{Outcome, Reply, RequestCell, Signal};
+use crate::gather::Gather;
 use crate::mode::Mode;
-use crate::queue::{Arrival, Ticket};
+use crate::order::Order;
+use crate::outputs::cut;
+use crate::queue::{Arrival, Piece, Ticket};
 use crate::report::{BatchError, DropReason, InferenceRequest};
 use crate::state::{Shared, Turn, Waiting};
 
@@ -17,11 +21,18 @@ pub(crate) struct Submission<'a> {
     shared: &'a Arc<Shared>,
     cell: Arc<RequestCell>,
     ticket: Ticket,
-    /// When it expires, if it still waits; `None` once passed.
-    deadline: Option<Instant>,
-    /// When its delay is over; `None` where there is none, and once passed.
-    due: Option<Instant>,
+    timers: Timers,
     is_answered: bool,
+}
+
+/// When a request has to look, if it still waits. Each is `None` where there is none, and once passed.
+struct Timers {
+    /// It expires.
+    deadline: Option<Instant>,
+    /// It moves behind others.
+    postpone: Option<Instant>,
+    /// Its delay is over.
+    due: Option<Instant>,
 }
 
 /// What a request found on entering the queue.
@@ -35,21 +46,17 @@ pub(crate) enum Entered<'a> {
 impl<'a> Submission<'a> {
     /// Queues a request.
     pub(crate) fn enter(shared: &'a Arc<Shared>, request: InferenceRequest) -> Result<Entered<'a>, BatchError> {
-        let InferenceRequest { inputs, rows, deadline } = request;
         let entered = Instant::now();
-        // A wait past the end of the clock has no end.
-        let timeout = shared.default_timeout.and_then(|timeout| entered.checked_add(timeout));
-        let deadline = deadline.into_iter().chain(timeout).min();
-        let due = Some(shared.max_delay).filter(|delay| !delay.is_zero()).and_then(|delay| entered.checked_add(delay));
-        let cell = Arc::new(RequestCell::default());
-        let arrival = Arrival {
-            key: shared.shape_key(&inputs),
-            rows,
-            deadline: deadline.map(|deadline| shared.moment(deadline)),
-            item: Waiting { reply: Reply::new(Arc::clone(&cell)), inputs },
-        };
+        let level = shared.config.level(request.priority);
+        let timers = Timers::new(shared, level, &request, entered);
+        let cell = Arc::new(RequestCell::new(shared.order.as_ref().map(Order::enter)));
+        let key = shared.shape_key(&request.inputs);
+        let (Piece { rows, item }, rest) = pieces(shared, &cell, request);
+        let moment = |instant: Option<Instant>| instant.map(|instant| shared.moment(instant));
+        let (deadline, postpone) = (moment(timers.deadline), moment(timers.postpone));
+        let arrival = Arrival { key, level, rows, deadline, postpone, item, rest };
         let (ticket, leads) = queue(shared, shared.moment(entered), arrival)?;
-        let submission = Self { shared, cell, ticket, deadline, due, is_answered: false };
+        let submission = Self { shared, cell, ticket, timers, is_answered: false };
         Ok(if leads { Entered::ToLead(submission) } else { Entered::ToWait(submission) })
     }
 
@@ -70,17 +77,25 @@ impl<'a> Submission<'a> {
         }
     }
 
-    /// [`Self::lead`] after a yield, in which somebody else may have run this request.
-    pub(crate) fn lead_unless_answered(&self) {
+    /// [`Self::lead`], and a turn for the thread's other tasks where there is more to lead.
+    pub(crate) async fn take_turn(&self) {
+        self.lead();
         if !self.cell.is_answered() {
-            self.lead();
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// [`Self::take_turn`] after a yield, in which somebody else may have run this request.
+    pub(crate) async fn lead_unless_answered(&self) {
+        if !self.cell.is_answered() {
+            self.take_turn().await;
         }
     }
 
     /// The answer.
     pub(crate) async fn outcome(mut self) -> Outcome {
         loop {
-            let timer = if self.cell.is_answered() { None } else { self.next_timer() };
+            let timer = if self.cell.is_answered() { None } else { self.timers.next() };
             let signal = match timer {
                 None => Some(self.cell.signal().await),
                 Some(timer) => timeout_at(timer, self.cell.signal()).await.ok(),
@@ -90,44 +105,34 @@ impl<'a> Submission<'a> {
                     self.is_answered = true;
                     return outcome;
                 }
-                Some(Signal::Lead) => self.lead(),
+                Some(Signal::Lead) => self.take_turn().await,
                 None => self.timer_fired(),
             }
         }
     }
 
-    fn next_timer(&self) -> Option<Instant> {
-        self.deadline.into_iter().chain(self.due).min()
-    }
-
-    /// Expires, which answers the cell, or looks whether its batch is ready.
+    /// Expires, which answers the cell, or moves behind others, or looks whether its batch is ready.
     fn timer_fired(&mut self) {
         let now = Instant::now();
-        if self.deadline.is_some_and(|deadline| deadline <= now) {
-            self.deadline = None;
-            if let Some(waiting) = self.withdraw() {
-                self.shared.observer.request_dropped(DropReason::Expired);
-                waiting.reply.send(Err(BatchError::Expired));
-                return;
-            }
+        let has_passed = |timer: &mut Option<Instant>| timer.take_if(|moment| *moment <= now).is_some();
+        if has_passed(&mut self.timers.deadline)
+            && let Some(waiting) = self.withdraw()
+        {
+            self.shared.observer.request_dropped(DropReason::Expired);
+            waiting.reply.refuse(BatchError::Expired);
+            return;
         }
-        if self.due.is_some_and(|due| due <= now) {
-            self.due = None;
+        if has_passed(&mut self.timers.postpone) {
+            self.shared.postpone();
+        }
+        if has_passed(&mut self.timers.due) {
             self.lead();
         }
     }
 
-    /// Leaves the queue; `None` when the batch has been taken.
+    /// Leaves the queue with all that waits; `None` when nothing does.
     fn withdraw(&self) -> Option<Waiting> {
-        let now = self.shared.now();
-        let (waiting, waker) = {
-            let mut state = self.shared.lock();
-            (state.withdraw(self.ticket), self.shared.dispatch(&mut state, now))
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        waiting
+        self.shared.change(|state| state.withdraw(self.ticket))
     }
 }
 
@@ -140,15 +145,70 @@ impl Drop for Submission<'_> {
             waiting.reply.discard();
             self.shared.observer.request_dropped(DropReason::Abandoned);
         }
+        self.cell.leave();
     }
+}
+
+impl Timers {
+    /// The timers of a request that enters this level now. A wait past the end of the clock has no end.
+    fn new(shared: &Shared, level: u32, request: &InferenceRequest, now: Instant) -> Self {
+        let policy = shared.config.policy(level);
+        let timeout = policy.timeout(request.timeout).and_then(|timeout| now.checked_add(timeout));
+        let delay = Some(shared.config.max_queue_delay).filter(|delay| !delay.is_zero());
+        let due = delay.and_then(|delay| now.checked_add(delay));
+        match policy.timeout_action {
+            TimeoutAction::Reject => Self { deadline: earlier(request.deadline, timeout), postpone: None, due },
+            TimeoutAction::Delay => Self { deadline: request.deadline, postpone: timeout, due },
+        }
+    }
+
+    fn next(&self) -> Option<Instant> {
+        earlier(earlier(self.deadline, self.postpone), self.due)
+    }
+}
+
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
+}
+
+/// What a request waits as: itself, or cut into pieces where it is larger than a batch and the model lets it be.
+fn pieces(
+    shared: &Shared,
+    cell: &Arc<RequestCell>,
+    request: InferenceRequest,
+) -> (Piece<Waiting>, Vec<Piece<Waiting>>) {
+    let InferenceRequest { inputs, rows, .. } = request;
+    let reply = Reply::new(Arc::clone(cell));
+    match shared.piece_rows {
+        Some(most) if rows > most.get() => cut_into_pieces(reply, &inputs, rows, most),
+        _ => (Piece { rows, item: Waiting { reply, inputs } }, Vec::new()),
+    }
+}
+
+fn cut_into_pieces(
+    reply: Reply,
+    inputs: &[Tensor],
+    rows: u64,
+    most: NonZeroU64,
+) -> (Piece<Waiting>, Vec<Piece<Waiting>>) {
+    let full = rows / most;
+    let last = Some(rows % most).filter(|&rows| rows > 0);
+    let counts: Vec<u64> = (0..full).map(|_| most.get()).chain(last).collect();
+    let gather = Arc::new(Gather::new(reply, counts.len()));
+    let reply = |number| Reply::piece(Arc::clone(&gather), number);
+    let piece = |(number, (&rows, inputs))| Piece { rows, item: Waiting { reply: reply(number), inputs } };
+    let mut pieces = (0..).zip(counts.iter().zip(cut(inputs, &counts))).map(piece);
+    let first = pieces.next().expect("a request that is larger than a piece has pieces");
+    (first, pieces.collect())
 }
 
 /// Pushes a request; tells whether it should lead.
 fn queue(shared: &Arc<Shared>, now: Moment, arrival: Arrival<Waiting>) -> Result<(Ticket, bool), BatchError> {
+    let level = arrival.level;
     let (pushed, turn) = {
         let mut state = shared.lock();
-        let expired = if state.queue.is_full() { state.expire(now) } else { Vec::new() };
-        let pushed = match state.refusal() {
+        let expired = if state.queue.is_full(level) { state.expire(now) } else { Vec::new() };
+        let pushed = match state.refusal(level) {
             Some(refusal) => Err((refusal, arrival)),
             None => Ok(state.queue.push(now, arrival).unwrap_or_else(|_| unreachable!("a full queue is a refusal"))),
         };

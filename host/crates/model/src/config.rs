@@ -1,10 +1,13 @@
 //! A model's configuration after parsing: what `config.pbtxt` asks for, checked and with every default filled in. The
 //! text format is the host's concern; this type cannot hold a value the batcher or the engine would have to refuse.
 
+mod batching;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
+
+pub use batching::{BatchingConfig, BatchingConfigError, Priorities, QueuePolicy, TimeoutAction};
 
 use crate::{AutoComplete, DataType, ModelName, VersionNumber};
 
@@ -62,6 +65,15 @@ impl ModelConfig {
             parameters: BTreeMap::new(),
         }
     }
+
+    /// Most rows of one request, for [`Signature::check_inputs`](crate::Signature::check_inputs): `max_batch_size`, or
+    /// [`MAX_PIECES`](BatchingConfig::MAX_PIECES) times that where larger requests run in pieces; 0 where the model does
+    /// not batch.
+    #[must_use]
+    pub fn max_request_rows(&self) -> u32 {
+        let pieces = if self.batching.split_large_requests { BatchingConfig::MAX_PIECES } else { 1 };
+        self.max_batch_size.saturating_mul(pieces)
+    }
 }
 
 /// A declared input or output. `dims` leaves out the batch dimension where the model batches, as in `config.pbtxt`.
@@ -83,51 +95,6 @@ impl TensorConfig {
     #[must_use]
     pub fn model_dims(&self) -> &[i64] {
         self.reshape.as_deref().unwrap_or(&self.dims)
-    }
-}
-
-/// How requests wait and are gathered into batches (Triton's `dynamic_batching`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BatchingConfig {
-    /// Whether requests are gathered into batches (`dynamic_batching`); without, each runs alone, whatever
-    /// `max_batch_size` says.
-    pub is_dynamic: bool,
-    /// Batch sizes that run at once when reached, ascending, each from 1 to `max_batch_size`; may be empty.
-    pub preferred_batch_sizes: Vec<u32>,
-    /// How long the oldest request may wait for others while an instance is idle. Zero: never.
-    pub max_queue_delay: Duration,
-    /// Bounds of the queue.
-    pub queue: QueuePolicy,
-}
-
-impl Default for BatchingConfig {
-    fn default() -> Self {
-        Self {
-            is_dynamic: true,
-            preferred_batch_sizes: Vec::new(),
-            max_queue_delay: Duration::ZERO,
-            queue: QueuePolicy::default(),
-        }
-    }
-}
-
-/// Bounds of a queue (Triton's `ModelQueuePolicy`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueuePolicy {
-    /// Most requests waiting.
-    pub max_queue_size: NonZeroUsize,
-    /// How long a request waits at most; `None` leaves it to the request's own deadline.
-    pub default_timeout: Option<Duration>,
-}
-
-impl QueuePolicy {
-    /// Waiting requests where neither the model nor the server says otherwise.
-    pub const DEFAULT_MAX_QUEUE_SIZE: NonZeroUsize = NonZeroUsize::new(4096).expect("4096 is not zero");
-}
-
-impl Default for QueuePolicy {
-    fn default() -> Self {
-        Self { max_queue_size: Self::DEFAULT_MAX_QUEUE_SIZE, default_timeout: None }
     }
 }
 
@@ -255,6 +222,18 @@ pub struct LimitError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_may_be_larger_than_a_batch_only_where_it_can_run_in_pieces() {
+        let cases =
+            [(0, false, 0), (0, true, 0), (8, false, 8), (8, true, 32_768), (1 << 30, true, u32::MAX), (1, true, 4096)];
+        for (max_batch_size, split_large_requests, rows) in cases {
+            let mut config = ModelConfig::named(ModelName::new("m").expect("a name"));
+            config.max_batch_size = max_batch_size;
+            config.batching.split_large_requests = split_large_requests;
+            assert_eq!(config.max_request_rows(), rows, "{max_batch_size} {split_large_requests}");
+        }
+    }
 
     #[test]
     fn version_policies_choose_from_what_is_present() {

@@ -16,8 +16,8 @@ pub mod testing;
 
 pub use auto_complete::{AutoComplete, AutoCompleteError, FileTensors};
 pub use config::{
-    BatchingConfig, Execution, GraphOptimization, InstanceThreads, LimitError, ModelConfig, QueuePolicy, TensorConfig,
-    VersionPolicy, WarmupData, WarmupInput, WarmupSample,
+    BatchingConfig, BatchingConfigError, Execution, GraphOptimization, InstanceThreads, LimitError, ModelConfig,
+    Priorities, QueuePolicy, TensorConfig, TimeoutAction, VersionPolicy, WarmupData, WarmupInput, WarmupSample,
 };
 pub use data_type::DataType;
 pub use engine::{

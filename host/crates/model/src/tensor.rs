@@ -60,6 +60,16 @@ pub enum TensorError {
         /// Bytes present.
         len: usize,
     },
+    /// Tensors that differ in more than their rows.
+    #[error("rows of tensor '{name}' cannot be put together: some are {first}, some {other}")]
+    Rows {
+        /// The tensor.
+        name: String,
+        /// Type and shape of the first rows.
+        first: String,
+        /// Type and shape of rows that do not go with them.
+        other: String,
+    },
 }
 
 /// Elements of a tensor of `shape` (1 for a scalar); `None` when the count does not fit 63 bits.
@@ -150,6 +160,37 @@ impl Tensor {
                 piece
             })
             .collect()
+    }
+
+    /// Puts the rows of `later` behind this tensor's, in order: the way back from [`split_rows`](Self::split_rows). The
+    /// data is copied once; without `later` it is not copied.
+    ///
+    /// # Errors
+    /// [`TensorError::Rows`] when one differs from this tensor in its type or any dimension but the first, or has none.
+    pub fn join_rows(self, later: &[Self]) -> Result<Self, TensorError> {
+        if later.is_empty() {
+            return Ok(self);
+        }
+        if let Some(other) = later.iter().find(|other| !self.has_rows_like(other)) {
+            let (name, first) = (self.name.to_string(), self.describe());
+            return Err(TensorError::Rows { name, first, other: other.describe() });
+        }
+        let parts = || std::iter::once(&self).chain(later);
+        let mut data = Vec::with_capacity(parts().map(|part| part.data.len()).sum());
+        parts().for_each(|part| data.extend_from_slice(&part.data));
+        let mut shape = self.shape.clone();
+        shape[0] = parts().fold(0, |rows, part| part.shape[0].saturating_add(rows));
+        Ok(Self { shape, data: Bytes::from(data), ..self })
+    }
+
+    /// Whether `other` differs in its number of rows at most.
+    fn has_rows_like(&self, other: &Self) -> bool {
+        let rows = (self.shape.split_first(), other.shape.split_first());
+        self.data_type == other.data_type && matches!(rows, (Some((_, own)), Some((_, others))) if own == others)
+    }
+
+    fn describe(&self) -> String {
+        format!("{} {}", self.data_type, display_shape(&self.shape))
     }
 }
 
@@ -247,5 +288,41 @@ mod tests {
         let pieces = words.split_rows(&[2, 1]);
         assert_eq!(&pieces[0].data()[..], b"\x01\0\0\0a\0\0\0\0");
         assert_eq!(&pieces[1].data()[..], b"\x02\0\0\0bc");
+    }
+    #[test]
+    fn rows_that_were_cut_can_be_put_together() {
+        let numbers = tensor(DataType::Uint16, &[3, 2], &[0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0]).expect("fits");
+        let words = tensor(DataType::Bytes, &[3, 1], b"\x01\0\0\0a\0\0\0\0\x02\0\0\0bc").expect("fits");
+        for whole in [numbers, words] {
+            for cut in [&[3][..], &[1, 2], &[1, 1, 1], &[2, 0, 1]] {
+                let mut pieces = whole.split_rows(cut);
+                let later = pieces.split_off(1);
+                let first = pieces.pop().expect("a piece");
+                assert_eq!(first.join_rows(&later).as_ref(), Ok(&whole), "{cut:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_single_tensor_is_put_together_without_a_copy() {
+        let whole = tensor(DataType::Uint8, &[2, 1], &[1, 2]).expect("fits");
+        let data = whole.data().as_ptr();
+        assert_eq!(whole.join_rows(&[]).expect("alone").data().as_ptr(), data);
+    }
+
+    #[test]
+    fn rows_that_differ_cannot_be_put_together() {
+        let first = tensor(DataType::Uint8, &[1, 2], &[0; 2]).expect("fits");
+        let cases = [
+            (tensor(DataType::Uint8, &[1, 3], &[0; 3]), "some are UINT8 [1,2], some UINT8 [1,3]"),
+            (tensor(DataType::Int8, &[1, 2], &[0; 2]), "some are UINT8 [1,2], some INT8 [1,2]"),
+            (tensor(DataType::Uint8, &[], &[0; 1]), "some are UINT8 [1,2], some UINT8 []"),
+        ];
+        for (other, differ) in cases {
+            let error = first.clone().join_rows(&[first.clone(), other.expect("fits")]).expect_err(differ);
+            assert_eq!(error.to_string(), format!("rows of tensor 'x' cannot be put together: {differ}"));
+        }
+        let scalar = tensor(DataType::Uint8, &[], &[0; 1]).expect("fits");
+        assert!(scalar.clone().join_rows(&[scalar]).is_err(), "scalars have no rows");
     }
 }

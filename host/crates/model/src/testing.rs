@@ -49,6 +49,12 @@ impl FakeControl {
         self.lock().loads
     }
 
+    /// Batches that can be released.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.lock().held.len()
+    }
+
     /// Lets the oldest held batch complete; false when none is held.
     #[must_use]
     pub fn release(&self) -> bool {
@@ -57,6 +63,12 @@ impl FakeControl {
             return false;
         }
         state.held.remove(0).send(()).is_ok()
+    }
+
+    /// Lets the newest held batch complete, before those that came earlier; false when none is held.
+    #[must_use]
+    pub fn release_newest(&self) -> bool {
+        self.lock().held.pop().is_some_and(|release| release.send(()).is_ok())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, ControlState> {

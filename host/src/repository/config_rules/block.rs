@@ -94,16 +94,21 @@ impl<'m> Block<'m> {
             .collect()
     }
 
-    /// The entries of a map of messages, by ascending key.
+    /// The entries of a map of messages, by ascending key; numbers as text.
     pub(super) fn entries(&self, name: &str) -> Vec<(String, Self)> {
         let Some(Value::Map(map)) = self.value(name) else { return Vec::new() };
         let mut entries: Vec<_> = map
             .iter()
             .filter_map(|(key, value)| {
-                let MapKey::String(key) = key else { return None };
-                let (at, node) = self.entry_place(name, key);
+                let key = match key {
+                    MapKey::String(key) => key.clone(),
+                    MapKey::U32(number) => number.to_string(),
+                    MapKey::U64(number) => number.to_string(),
+                    _ => return None,
+                };
+                let (at, node) = self.entry_place(name, &key);
                 let path = format!("{}[{key}]", self.path(name));
-                Some((key.clone(), Self { message: value.as_message()?, node, at, path }))
+                Some((key, Self { message: value.as_message()?, node, at, path }))
             })
             .collect();
         entries.sort_by(|a, b| a.0.cmp(&b.0));

@@ -7,7 +7,7 @@ use super::Rules;
 use super::block::Block;
 
 /// By message type: the fields without effect.
-const IGNORED: [(&str, &[&str]); 7] = [
+const IGNORED: [(&str, &[&str]); 5] = [
     (
         "ModelConfig",
         &[
@@ -22,8 +22,6 @@ const IGNORED: [(&str, &[&str]); 7] = [
     ("ModelInput", &["format", "is_shape_tensor", "is_non_linear_format_io"]),
     ("ModelOutput", &["label_filename", "is_shape_tensor", "is_non_linear_format_io"]),
     ("ModelInstanceGroup", &["rate_limiter", "profile", "passive", "secondary_devices", "host_policy"]),
-    ("ModelDynamicBatching", &["preserve_ordering"]),
-    ("ModelQueuePolicy", &["allow_timeout_override"]),
     (
         "ModelOptimizationPolicy",
         &[

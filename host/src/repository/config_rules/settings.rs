@@ -89,13 +89,16 @@ pub(super) fn parameters(root: &Block<'_>, config: &mut ModelConfig, rules: &mut
             "intra_op_thread_count" => config.threads.intra_op = threads(&key, value, &parameter, rules),
             "inter_op_thread_count" => config.threads.inter_op = threads(&key, value, &parameter, rules),
             "airlock.execution" => config.execution = execution(value, &parameter, rules),
+            "airlock.split_large_requests" => {
+                config.batching.split_large_requests = flag(&key, value, &parameter, rules);
+            }
             "TRITON_BATCH_STRATEGY_PATH" => {
                 let message = "batching strategies are native code from the repository and are never loaded";
                 rules.refuse(&parameter, "string_value", message, "remove the parameter".to_owned());
             }
             _ if key.starts_with("airlock.") => {
-                let known = ["airlock.execution"];
-                let fix = did_you_mean(&key, known).unwrap_or_else(|| "known: airlock.execution".to_owned());
+                let known = ["airlock.execution", "airlock.split_large_requests"];
+                let fix = did_you_mean(&key, known).unwrap_or_else(|| format!("known: {}", known.join(", ")));
                 let place = parameter.own_path();
                 rules.report.error(parameter.own_at(), place, format!("unknown parameter '{key}'"), fix);
             }
@@ -114,6 +117,18 @@ fn threads(key: &str, value: &str, parameter: &Block<'_>, rules: &mut Rules<'_, 
         rules.refuse(parameter, "string_value", message, fix);
         0
     })
+}
+
+fn flag(key: &str, value: &str, parameter: &Block<'_>, rules: &mut Rules<'_, '_>) -> bool {
+    match value {
+        "true" | "1" => true,
+        "false" | "0" => false,
+        _ => {
+            let message = format!("'{key}' is '{value}'; it must be true or false");
+            rules.refuse(parameter, "string_value", message, "write \"true\" or \"false\"".to_owned());
+            false
+        }
+    }
 }
 
 fn execution(value: &str, parameter: &Block<'_>, rules: &mut Rules<'_, '_>) -> Execution {

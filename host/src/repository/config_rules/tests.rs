@@ -193,8 +193,13 @@ fn batching_has_sizes_a_delay_and_a_bounded_queue() {
             "1:43: dynamic_batching.default_queue_policy.max_queue_size: max_queue_size is 1000001; it must be at most 1000000",
         ),
         (
-            "dynamic_batching { default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 1 } }",
-            "1:43: dynamic_batching.default_queue_policy.timeout_action: timeout_action DELAY is not supported: a request whose timeout has passed is refused (fix: write timeout_action: REJECT)",
+            "dynamic_batching { preserve_ordering: true
+             default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 1 } }",
+            "1:20: dynamic_batching.preserve_ordering: Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true for m (fix: write timeout_action: REJECT)",
+        ),
+        (
+            "dynamic_batching { preserve_ordering: true priority_levels: 2 default_priority_level: 1 }",
+            "1:20: dynamic_batching.preserve_ordering: Only one priority level is allowed when 'preserve_ordering' is true for m (fix: leave out one of the two)",
         ),
     ];
     for (text, expected) in cases {
@@ -203,15 +208,42 @@ fn batching_has_sizes_a_delay_and_a_bounded_queue() {
 }
 
 #[test]
-fn priorities_have_no_effect_and_say_so() {
-    const NO_EFFECT: &str = "dynamic_batching.priority_levels: priorities are not supported: all requests wait in one queue, in the order of their arrival";
-    warned("dynamic_batching { priority_levels: 2 default_priority_level: 1 }", &[&format!("1:20: {NO_EFFECT}")]);
+fn levels_have_policies_and_requests_their_say() {
+    let config = accepted(
+        "dynamic_batching { priority_levels: 3 default_priority_level: 2
+         default_queue_policy { max_queue_size: 9 }
+         priority_queue_policy { key: 1 value { max_queue_size: 5 timeout_action: DELAY default_timeout_microseconds: 7
+                                                allow_timeout_override: true } } }",
+    );
+    let batching = &config.batching;
+    assert_eq!([0, 1, 3, 4].map(|priority| batching.level(priority)), [2, 1, 3, 2]);
+    assert_eq!([1, 2, 3].map(|level| batching.policy(level).max_queue_size.get()), [5, 9, 9]);
+    assert!(batching.policy(1).delays() && batching.policy(1).allow_timeout_override);
     refused(
         "dynamic_batching { priority_levels: 2 default_priority_level: 3 }",
         &[
             "1:39: dynamic_batching.default_priority_level: default priority level must be in range [1, 2] for m (fix: write default_priority_level: 1)",
         ],
     );
+    refused(
+        "dynamic_batching { priority_levels: 2 default_priority_level: 1 priority_queue_policy { key: 3 value { } } }",
+        &[
+            "1:65: dynamic_batching.priority_queue_policy: priority queue policy must have priority level in range [1, 2] for m (fix: remove the key 3)",
+        ],
+    );
+}
+
+#[test]
+fn splitting_is_asked_for_by_a_parameter() {
+    let with = |value: &str| {
+        format!(
+            "max_batch_size: 8 parameters {{ key: \"airlock.split_large_requests\" value: {{ string_value: \"{value}\" }} }}"
+        )
+    };
+    assert!(accepted(&with("true")).batching.split_large_requests);
+    assert!(!accepted(&with("false")).batching.split_large_requests);
+    let problem = parse(&with("yes")).expect_err("neither")[0].message.clone();
+    assert_eq!(problem, "'airlock.split_large_requests' is 'yes'; it must be true or false");
 }
 
 #[test]
@@ -357,7 +389,7 @@ response_cache { enable: true }
 parameters { key: \"gpu_mem_limit\" value { string_value: \"1\" } }
 parameters { key: \"mine\" value { string_value: \"1\" } }",
         &[
-            "3:54: accepted and ignored: dynamic_batching.default_queue_policy.allow_timeout_override, dynamic_batching.preserve_ordering, input.format, input.is_shape_tensor, instance_group.passive, instance_group.profile, optimization.cuda, optimization.input_pinned_memory, output.label_filename, parameters.gpu_mem_limit, response_cache",
+            "3:54: accepted and ignored: input.format, input.is_shape_tensor, instance_group.passive, instance_group.profile, optimization.cuda, optimization.input_pinned_memory, output.label_filename, parameters.gpu_mem_limit, response_cache",
         ],
     );
 }
