@@ -248,3 +248,35 @@ async fn without_file_events_the_periodic_scan_is_enough() -> Result<()> {
     server.stop().await?;
     Ok(())
 }
+
+#[tokio::test]
+async fn a_plugin_and_a_version_changed_at_once_take_no_step_back_to_an_older_version() -> Result<()> {
+    let repository = Repository::new()?;
+    let folder = scaler::add(&repository, MODEL, &Scaling::new("first", 10.0))?;
+    folder.write("2/model.onnx", Weights::Triple.onnx()?)?;
+    let server = ServerOptions::new(&repository).settle_ms(200).start().await?;
+    let before = server.log().mark();
+    folder.write("plugin.toml", Scaling::new("second", 10.0).manifest())?;
+    folder.write("2/model.onnx", Weights::Triple.onnx()?)?;
+    server.log().wait_for(before, &["message=published", "part=plugin", "generation=2"]).await?;
+    folder.write("plugin.toml", Scaling::new("third", 10.0).manifest())?;
+    server.log().wait_for(before, &["message=published", "part=plugin", "generation=3"]).await?;
+    assert_eq!(server.log().count(before, &["part=version"]), 0, "{}", server.log().tail(before));
+    assert_eq!(engine_loads(&server).await?, 1.0, "the newest version serves on as it is");
+    server.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_plugin_and_the_only_version_changed_at_once_are_no_refusal() -> Result<()> {
+    let repository = Repository::new()?;
+    let folder = scaler::add(&repository, MODEL, &Scaling::new("first", 10.0))?;
+    let server = ServerOptions::new(&repository).settle_ms(200).start().await?;
+    let before = server.log().mark();
+    folder.write("plugin.toml", Scaling::new("second", 10.0).manifest())?;
+    folder.write("1/model.onnx", Weights::Triple.onnx()?)?;
+    server.log().wait_for(before, &["message=published", "part=version 1"]).await?;
+    assert_eq!(server.log().count(before, &["level=ERROR"]), 0, "{}", server.log().tail(before));
+    server.stop().await?;
+    Ok(())
+}
