@@ -95,3 +95,5 @@ def test_what_no_stat_shows_is_found_and_what_is_as_it_was_stays(in_memory, tmp_
         assert loaded_and_published(server, "moved") == [2, 4]
         # By now all files have been read twice at least.
         assert loaded_and_published(server, "still") == [1, 2], "the same content is no swap"
+        metrics = send(urllib.request.Request(server.metrics + "/metrics")).body.decode()
+        assert 'outcome="failed_to_build"' not in metrics, "nothing is refused for having been read again"
