@@ -35,6 +35,7 @@ pub(crate) struct RequestCell {
 struct CellState {
     outcome: Option<Outcome>,
     lead: bool,
+    has_left: bool,
     waker: Option<Waker>,
 }
 
@@ -46,6 +47,7 @@ impl RequestCell {
 
     /// Nobody waits for the answer any more, and nobody is to wait for it to be handed out.
     pub(crate) fn leave(&self) {
+        self.lock().has_left = true;
         if let Some(position) = &self.position {
             position.leave();
         }
@@ -56,6 +58,11 @@ impl RequestCell {
         let mut state = self.lock();
         state.lead = true;
         state.waker.take()
+    }
+
+    /// Whether anybody still waits for the answer.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.lock().has_left
     }
 
     /// Whether the answer is there.
@@ -155,6 +162,15 @@ impl Reply {
             Some(Recipient::Request(cell)) => cell.leave(),
             Some(Recipient::Piece(gather, _)) => gather.discard(),
             None => {}
+        }
+    }
+
+    /// Whether anybody still waits for the answer.
+    pub(crate) fn is_awaited(&self) -> bool {
+        match &self.recipient {
+            Some(Recipient::Request(cell)) => cell.is_awaited(),
+            Some(Recipient::Piece(gather, _)) => gather.is_awaited(),
+            None => false,
         }
     }
 

@@ -73,6 +73,11 @@ impl Gather {
         self.lock().reply.as_ref().and_then(Reply::ask_to_lead)
     }
 
+    /// Whether anybody still waits for the answer.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.lock().reply.as_ref().is_some_and(Reply::is_awaited)
+    }
+
     /// The reply, if the request has not been answered; what has been gathered is dropped.
     fn close(&self) -> Option<Reply> {
         let mut state = self.lock();

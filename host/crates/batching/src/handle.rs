@@ -17,6 +17,7 @@ use crate::mode::{Mode, Pace};
 use crate::outputs::Batches;
 use crate::queue::BatchQueue;
 use crate::report::{BatchError, BatchObserver, InferenceRequest, Inferred};
+use crate::rerun::Reruns;
 use crate::state::{Executor, InstanceSlot, Shared, State, WorkerState};
 use crate::submission::{Entered, Submission};
 use crate::worker;
@@ -76,7 +77,7 @@ pub struct BatcherSnapshot {
     pub queued_requests_by_level: BTreeMap<u32, usize>,
     /// Rows of the waiting requests.
     pub queued_rows: u64,
-    /// Batches taken whose outcome is not known yet.
+    /// Batches taken whose outcome is not known yet, halves of failed ones that are to run again included.
     pub batches_in_flight: usize,
     /// Instances with nothing to do.
     pub instances_idle: usize,
@@ -153,7 +154,7 @@ impl BatchHandle {
             queued_requests: state.queue.len(),
             queued_requests_by_level: state.queue.len_by_level(),
             queued_rows: state.queue.rows(),
-            batches_in_flight: state.in_flight,
+            batches_in_flight: state.in_flight + state.reruns.len(),
             instances_idle: state.slots.iter().filter(|slot| slot.executor.is_some() && slot.in_flight == 0).count(),
             mode: state.pace.mode(),
             run_time_ewma: state.pace.average(),
@@ -225,6 +226,7 @@ fn assemble(spec: BatcherSpec) -> Shared {
         drained: Condvar::new(),
         state: Mutex::new(State {
             queue: BatchQueue::new(rules),
+            reruns: Reruns::default(),
             slots,
             pace,
             appointed: None,

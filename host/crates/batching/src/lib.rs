@@ -14,6 +14,7 @@ mod order;
 mod outputs;
 mod queue;
 mod report;
+mod rerun;
 mod runner;
 mod state;
 mod submission;

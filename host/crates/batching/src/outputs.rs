@@ -17,14 +17,14 @@ pub(crate) fn write_layout(layout: &mut BatchLayout, inputs: &[Tensor], rows: Op
     }
 }
 
-/// Each request's outputs, in the order of `rows`, the row counts of a batch's requests. `batches` tells whether the
-/// model has a batch dimension; without one there is one request and it gets the outputs as they are.
-pub(crate) fn split(
+/// The outputs of a batch of `rows` rows, if they fit the signature and the batch. `batches` tells whether the model has a
+/// batch dimension; without one there is nothing to compare rows with.
+pub(crate) fn check(
     output: BatchOutput,
     signature: &Signature,
-    rows: &[u64],
+    rows: u64,
     batches: Batches,
-) -> Result<Vec<Vec<Tensor>>, EngineError> {
+) -> Result<Vec<Tensor>, EngineError> {
     let tensors = output.tensors;
     if tensors.len() != signature.outputs.len() {
         return Err(EngineError::Run(format!(
@@ -34,12 +34,15 @@ pub(crate) fn split(
         )));
     }
     if batches == Batches::Rows {
-        check_rows(&tensors, rows.iter().sum())?;
+        check_rows(&tensors, rows)?;
     }
-    if rows.len() == 1 {
-        return Ok(vec![tensors]);
-    }
-    Ok(cut(&tensors, rows).collect())
+    Ok(tensors)
+}
+
+/// Each request's outputs, in the order of `rows`, the row counts of a batch's requests. One request alone gets the
+/// outputs as they are.
+pub(crate) fn split(tensors: Vec<Tensor>, rows: &[u64]) -> Vec<Vec<Tensor>> {
+    if rows.len() == 1 { vec![tensors] } else { cut(&tensors, rows).collect() }
 }
 
 /// Cuts tensors of the same rows into pieces of `rows[i]` rows each, which must add up; views of the same memory.
@@ -92,7 +95,8 @@ mod tests {
 
     #[test]
     fn outputs_are_cut_by_rows() {
-        let cut = split(output(3), &fake_signature(), &[1, 2], Batches::Rows).expect("3 rows");
+        let checked = check(output(3), &fake_signature(), 3, Batches::Rows).expect("3 rows");
+        let cut = split(checked, &[1, 2]);
         let shapes: Vec<_> = cut.iter().map(|tensors| tensors[0].shape().to_vec()).collect();
         assert_eq!(shapes, [[1, 2], [2, 2]]);
     }
@@ -108,18 +112,18 @@ mod tests {
 
     #[test]
     fn outputs_that_do_not_fit_the_batch_fail_it() {
-        let error = split(output(2), &fake_signature(), &[1, 2], Batches::Rows).expect_err("2 rows for 3");
+        let error = check(output(2), &fake_signature(), 3, Batches::Rows).expect_err("2 rows for 3");
         assert_eq!(
             error.to_string(),
             "output 'x' of the model is [2,2], but its signature says one row per input row, 3 in this batch"
         );
         let none = BatchOutput { tensors: Vec::new() };
-        let error = split(none, &fake_signature(), &[1], Batches::Rows).expect_err("no output");
+        let error = check(none, &fake_signature(), 1, Batches::Rows).expect_err("no output");
         assert_eq!(
             error.to_string(),
             "running the model failed: the engine returned 0 outputs, the model's signature has 1"
         );
-        assert!(split(output(9), &fake_signature(), &[1], Batches::Nothing).is_ok(), "no batch dimension to compare");
+        assert!(check(output(9), &fake_signature(), 1, Batches::Nothing).is_ok(), "no batch dimension to compare");
     }
 
     #[test]

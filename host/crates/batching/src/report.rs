@@ -14,7 +14,7 @@ pub struct InferenceRequest {
     /// in pieces where the configuration says `split_large_requests` (at most `ModelConfig::max_request_rows`), and in one
     /// batch of their own elsewhere.
     pub rows: u64,
-    /// When waiting is no longer worth it. A batch that has started is not stopped by it.
+    /// When the answer is no longer worth anything. A batch that has started runs on for the others in it.
     pub deadline: Option<Instant>,
     /// Its urgency (the request parameter `priority`): a level from 1, the most urgent; 0 asks for the default one.
     pub priority: u64,
@@ -45,13 +45,13 @@ pub enum BatchError {
         /// The bound, the level's `max_queue_size`.
         max: usize,
     },
-    /// Its deadline, or the queue's timeout, passed before it ran.
+    /// Its deadline passed before it had an answer, or the queue's timeout before it ran.
     #[error("Request timeout expired")]
     Expired,
     /// The batcher takes no requests any more.
     #[error("Server is stopping, scheduler for model has stopped accepting new inference requests")]
     Stopped,
-    /// Its batch failed.
+    /// It failed, alone in its batch, or its batch was lost.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
@@ -59,7 +59,7 @@ pub enum BatchError {
 /// Hears of every batch and every request that did not run. Called on serving threads
 /// and workers: count and return, and never panic.
 pub trait BatchObserver: Send + Sync {
-    /// A batch ran; called before its requests are answered.
+    /// A batch ran; called before it answers its requests.
     fn batch_finished(&self, report: &BatchReport);
 
     /// A request left without running, or one in pieces before all of them had run. Told once a request, and not where
@@ -78,7 +78,8 @@ pub struct BatchReport {
     pub queue: Duration,
     /// Time from leaving the queue to the result.
     pub compute: Duration,
-    /// Whether the engine failed.
+    /// Whether the engine failed. If so, and there is more than one request, they run again in halves, and whoever fails
+    /// has failed alone in the end.
     pub failed: bool,
 }
 

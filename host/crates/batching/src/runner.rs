@@ -11,11 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use model::{BatchOutput, EngineError, Moment, Tensor};
-use tokio::time::Instant;
 
-use crate::cell::{Reply, lost};
-use crate::outputs::{Batches, split, write_layout};
-use crate::queue::{Batch, Ticket};
+use crate::cell::lost;
+use crate::outputs::{Batches, check, split, write_layout};
+use crate::queue::{Batch, Taken};
 use crate::report::{BatchReport, Inferred};
 use crate::state::{Executor, Shared, State, Waiting};
 
@@ -71,20 +70,22 @@ impl Lease {
     fn start(&mut self, mut flight: Flight, landing: &Arc<Landing>) {
         let Some(Executor { instance, layout }) = &mut self.executor else { return };
         let rows = (self.shared.batches == Batches::Rows).then_some(flight.rows);
-        let first = flight.passengers.first().map_or(&[][..], |passenger| &passenger.inputs);
+        let first = flight.passengers.first().map_or(&[][..], |passenger| &passenger.item.inputs);
         write_layout(layout, first, rows);
         match instance.prepare(layout) {
             Err(error) => return landing.arrive(Landed::new(flight, Err(error))),
             Ok(slot) => {
                 for input in 0..layout.shapes.len() {
                     for passenger in &flight.passengers {
-                        slot.append(input, passenger.inputs[input].data());
+                        slot.append(input, passenger.item.inputs[input].data());
                     }
                 }
             }
         }
-        // The rows are written; a device may take long, and needs none of this meanwhile.
-        flight.passengers.iter_mut().for_each(|passenger| drop(std::mem::take(&mut passenger.inputs)));
+        // The rows are written; a device may take long. Only requests that may have to run again keep theirs.
+        if let [alone] = &mut flight.passengers[..] {
+            alone.item.inputs = Vec::new();
+        }
         let landing = Arc::clone(landing);
         instance.submit(Box::new(move |outcome| landing.arrive(Landed::new(flight, outcome))));
     }
@@ -116,46 +117,39 @@ impl Drop for Lease {
 pub(crate) struct Flight {
     shared: Arc<Shared>,
     index: usize,
-    passengers: Vec<Passenger>,
+    /// Requests, and pieces of requests.
+    passengers: Vec<Taken<Waiting>>,
     rows: u64,
-    queue_of_oldest: Duration,
-    started: Instant,
+    taken: Moment,
     is_counted: bool,
     /// What has left the queue with a batch that failed; kept until no lock is held.
     withdrawn: Vec<Waiting>,
 }
 
-/// A request of a flight, or a piece of one.
-struct Passenger {
-    ticket: Ticket,
-    reply: Reply,
-    inputs: Vec<Tensor>,
-    rows: u64,
-    queue: Duration,
-}
-
 impl Flight {
     pub(crate) fn new(shared: Arc<Shared>, index: usize, batch: Batch<Waiting>, now: Moment) -> Self {
-        let passengers: Vec<Passenger> = batch
-            .requests
-            .into_iter()
-            .map(|taken| Passenger {
-                ticket: taken.ticket,
-                reply: taken.item.reply,
-                inputs: taken.item.inputs,
-                rows: taken.rows,
-                queue: now.since(taken.enqueued),
-            })
-            .collect();
-        let queue_of_oldest = passengers.iter().map(|passenger| passenger.queue).max().unwrap_or_default();
-        let started = shared.origin + now.since_origin();
-        let (rows, withdrawn) = (batch.rows, Vec::new());
-        Self { shared, index, passengers, rows, queue_of_oldest, started, is_counted: true, withdrawn }
+        let Batch { requests: passengers, rows, .. } = batch;
+        Self { shared, index, passengers, rows, taken: now, is_counted: true, withdrawn: Vec::new() }
     }
 
-    /// The batch has failed: takes the other pieces of its requests out of the queue, before somebody runs them.
+    /// The batch has failed: who was alone in it has failed, and so have the other pieces of that request, which are not
+    /// to run any more; several run again, unless nobody waits for them any more.
+    fn fall_apart(&mut self, state: &mut State) {
+        match &self.passengers[..] {
+            [alone] if alone.item.reply.is_piece() => self.withdrawn.extend(state.withdraw(alone.ticket)),
+            [] | [_] => {}
+            _ => {
+                let (awaited, left): (Vec<_>, Vec<_>) =
+                    self.passengers.drain(..).partition(|passenger| passenger.item.reply.is_awaited());
+                self.withdrawn.extend(left.into_iter().map(|passenger| passenger.item));
+                state.reruns.add(awaited);
+            }
+        }
+    }
+
+    /// The batch is lost, and with it whatever else waits of its requests.
     fn withdraw_rest(&mut self, state: &mut State) {
-        let pieces = self.passengers.iter().filter(|passenger| passenger.reply.is_piece());
+        let pieces = self.passengers.iter().filter(|passenger| passenger.item.reply.is_piece());
         self.withdrawn.extend(pieces.filter_map(|piece| state.withdraw(piece.ticket)));
     }
 
@@ -168,18 +162,24 @@ impl Flight {
 
     /// What the observer hears if the batch succeeded.
     fn report(&self, compute: Duration) -> BatchReport {
+        let queue = self.passengers.iter().map(|passenger| self.taken.since(passenger.enqueued)).max();
         BatchReport {
             rows: self.rows,
             requests: self.passengers.len(),
-            queue: self.queue_of_oldest,
+            queue: queue.unwrap_or_default(),
             compute,
             failed: false,
         }
     }
 
+    /// Time from leaving the queue to now.
+    fn compute(&self) -> Duration {
+        self.shared.now().since(self.taken)
+    }
+
     /// Answers everyone with `error`.
     fn fail(&mut self, error: &EngineError) {
-        self.passengers.drain(..).for_each(|passenger| passenger.reply.send(Err(error.clone().into())));
+        self.passengers.drain(..).for_each(|passenger| passenger.item.reply.send(Err(error.clone().into())));
     }
 
     /// Counts out a batch that never landed.
@@ -189,8 +189,7 @@ impl Flight {
             self.withdraw_rest(state);
             self.count_out(state);
         });
-        let compute = Instant::now().saturating_duration_since(self.started);
-        shared.observer.batch_finished(&BatchReport { failed: true, ..self.report(compute) });
+        shared.observer.batch_finished(&BatchReport { failed: true, ..self.report(self.compute()) });
     }
 }
 
@@ -205,23 +204,25 @@ impl Drop for Flight {
     }
 }
 
-/// A flight with its outcome.
+/// A flight with its outcome, which is checked against the signature.
 struct Landed {
     flight: Flight,
-    outcome: Result<BatchOutput, EngineError>,
-    compute: Duration,
+    outcome: Result<Vec<Tensor>, EngineError>,
+    report: BatchReport,
 }
 
 impl Landed {
     fn new(flight: Flight, outcome: Result<BatchOutput, EngineError>) -> Self {
-        let compute = Instant::now().saturating_duration_since(flight.started);
-        Self { flight, outcome, compute }
+        let Shared { signature, batches, .. } = &*flight.shared;
+        let outcome = outcome.and_then(|output| check(output, signature, flight.rows, *batches));
+        let report = BatchReport { failed: outcome.is_err(), ..flight.report(flight.compute()) };
+        Self { flight, outcome, report }
     }
 
     fn count_out(&mut self, state: &mut State) {
         match self.outcome {
-            Ok(_) => state.pace.record(self.compute),
-            Err(_) => self.flight.withdraw_rest(state),
+            Ok(_) => state.pace.record(self.report.compute),
+            Err(_) => self.flight.fall_apart(state),
         }
         self.flight.count_out(state);
     }
@@ -235,26 +236,18 @@ impl Landed {
 
     /// Tells the observer and hands out the rows, or the error.
     fn finish(self) {
-        let Self { mut flight, outcome, compute } = self;
-        let rows: Vec<u64> = flight.passengers.iter().map(|passenger| passenger.rows).collect();
-        let shared = Arc::clone(&flight.shared);
-        let outcome = outcome.and_then(|output| split(output, &shared.signature, &rows, shared.batches));
-        shared.observer.batch_finished(&BatchReport { failed: outcome.is_err(), ..flight.report(compute) });
-        let batch_rows = flight.rows;
+        let Self { mut flight, outcome, report } = self;
+        flight.shared.observer.batch_finished(&report);
         match outcome {
-            Ok(pieces) => {
-                for (passenger, outputs) in flight.passengers.drain(..).zip(pieces) {
-                    let queue = passenger.queue;
-                    passenger.reply.send(Ok(Inferred { outputs, queue, compute, batch_rows }));
+            Ok(outputs) => {
+                let rows: Vec<u64> = flight.passengers.iter().map(|passenger| passenger.rows).collect();
+                for (passenger, outputs) in flight.passengers.drain(..).zip(split(outputs, &rows)) {
+                    let queue = flight.taken.since(passenger.enqueued);
+                    let BatchReport { compute, rows: batch_rows, .. } = report;
+                    passenger.item.reply.send(Ok(Inferred { outputs, queue, compute, batch_rows }));
                 }
             }
-            Err(error) => {
-                // Outputs that do not fit their batch are found only now, after it was counted out.
-                if flight.passengers.iter().any(|passenger| passenger.reply.is_piece()) {
-                    shared.change(|state| flight.withdraw_rest(state));
-                }
-                flight.fail(&error);
-            }
+            Err(error) => flight.fail(&error),
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::order::Order;
 use crate::outputs::Batches;
 use crate::queue::{Batch, BatchQueue, ShapeKey, Ticket};
 use crate::report::{BatchError, BatchObserver, DropReason};
+use crate::rerun::Reruns;
 use crate::runner::{Flight, Lease, Work};
 
 /// What every request, worker and batch in flight of one batcher shares.
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
 /// See the module.
 pub(crate) struct State {
     pub(crate) queue: BatchQueue<Waiting>,
+    /// What goes before the queue: requests whose batch has failed.
+    pub(crate) reruns: Reruns,
     pub(crate) slots: Vec<InstanceSlot>,
     pub(crate) pace: Pace,
     /// The request that was asked to lead and has not looked yet.
@@ -103,7 +106,12 @@ impl State {
 
     /// Whether nothing waits, runs or is held.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.queue.is_empty() && self.in_flight == 0 && self.leased == 0
+        self.queue.is_empty() && self.reruns.is_empty() && self.in_flight == 0 && self.leased == 0
+    }
+
+    /// What to do now; see [`BatchQueue::decide`].
+    pub(crate) fn decide(&self, now: Moment) -> Decision {
+        if self.reruns.is_empty() { self.queue.decide(now) } else { Decision::Run }
     }
 
     /// Asks the oldest request to lead, unless one is asked already or no instance is free.
@@ -112,7 +120,7 @@ impl State {
             return None;
         }
         self.free_instance()?;
-        let (ticket, waiting) = self.queue.oldest()?;
+        let (ticket, waiting) = self.reruns.first().or_else(|| self.queue.oldest())?;
         let waker = waiting.reply.ask_to_lead();
         self.appointed = Some(ticket);
         waker
@@ -126,10 +134,12 @@ impl State {
         Some(index)
     }
 
-    /// Takes a request out of the queue; `None` when it has left already.
+    /// Takes a request out, and all its pieces; `None` when none of it waits.
     pub(crate) fn withdraw(&mut self, ticket: Ticket) -> Option<Waiting> {
         self.end_appointment(ticket);
-        self.queue.remove(ticket)
+        let from_queue = self.queue.remove(ticket);
+        let from_reruns = if self.reruns.is_empty() { None } else { self.reruns.remove(ticket) };
+        from_queue.or(from_reruns)
     }
 
     /// Why a request cannot enter this level, if so.
@@ -150,8 +160,8 @@ impl State {
 
     /// Ends the appointment of a request that is no longer waiting: it will not look.
     fn check_appointment(&mut self) {
-        let queue = &self.queue;
-        self.appointed = self.appointed.filter(|&ticket| queue.contains(ticket));
+        let (queue, reruns) = (&self.queue, &self.reruns);
+        self.appointed = self.appointed.filter(|&ticket| queue.contains(ticket) || reruns.contains(ticket));
     }
 
     /// The request has looked, or is gone.
@@ -203,7 +213,7 @@ impl Shared {
             self.drained.notify_all();
             return None;
         }
-        if state.queue.decide(now) != Decision::Run {
+        if state.decide(now) != Decision::Run {
             return None;
         }
         match state.pace.mode() {
@@ -240,7 +250,7 @@ impl Shared {
 
     /// Takes the next batch for the free instance `index` and dispatches what is left.
     pub(crate) fn take(self: &Arc<Self>, state: &mut State, index: usize, now: Moment) -> Turn {
-        let Batch { requests, rows, expired } = state.queue.take(now);
+        let Batch { requests, rows, expired } = state.reruns.pop().unwrap_or_else(|| state.queue.take(now));
         state.check_appointment();
         let slot = &mut state.slots[index];
         let work = match slot.executor.take() {

@@ -25,9 +25,11 @@ pub(crate) struct Submission<'a> {
     is_answered: bool,
 }
 
-/// When a request has to look, if it still waits. Each is `None` where there is none, and once passed.
+/// When a request has to look. Each is `None` where there is none, and once passed.
 struct Timers {
-    /// It expires.
+    /// It is answered, whether it waits or runs.
+    limit: Option<Instant>,
+    /// It expires if it still waits: the limit, or the queue's timeout.
     deadline: Option<Instant>,
     /// It moves behind others.
     postpone: Option<Instant>,
@@ -106,13 +108,14 @@ impl<'a> Submission<'a> {
                     return outcome;
                 }
                 Some(Signal::Lead) => self.take_turn().await,
-                None => self.timer_fired(),
+                None => self.timer_fired()?,
             }
         }
     }
 
-    /// Expires, which answers the cell, or moves behind others, or looks whether its batch is ready.
-    fn timer_fired(&mut self) {
+    /// Expires, or moves behind others, or looks whether its batch is ready. A request that has expired while it waits
+    /// answers its cell; one that runs leaves its batch to itself.
+    fn timer_fired(&mut self) -> Result<(), BatchError> {
         let now = Instant::now();
         let has_passed = |timer: &mut Option<Instant>| timer.take_if(|moment| *moment <= now).is_some();
         if has_passed(&mut self.timers.deadline)
@@ -120,7 +123,10 @@ impl<'a> Submission<'a> {
         {
             self.shared.observer.request_dropped(DropReason::Expired);
             waiting.reply.refuse(BatchError::Expired);
-            return;
+            return Ok(());
+        }
+        if has_passed(&mut self.timers.limit) && !self.cell.is_answered() {
+            return Err(BatchError::Expired);
         }
         if has_passed(&mut self.timers.postpone) {
             self.shared.postpone();
@@ -128,6 +134,7 @@ impl<'a> Submission<'a> {
         if has_passed(&mut self.timers.due) {
             self.lead();
         }
+        Ok(())
     }
 
     /// Leaves the queue with all that waits; `None` when nothing does.
@@ -156,14 +163,15 @@ impl Timers {
         let timeout = policy.timeout(request.timeout).and_then(|timeout| now.checked_add(timeout));
         let delay = Some(shared.config.max_queue_delay).filter(|delay| !delay.is_zero());
         let due = delay.and_then(|delay| now.checked_add(delay));
+        let limit = request.deadline;
         match policy.timeout_action {
-            TimeoutAction::Reject => Self { deadline: earlier(request.deadline, timeout), postpone: None, due },
-            TimeoutAction::Delay => Self { deadline: request.deadline, postpone: timeout, due },
+            TimeoutAction::Reject => Self { limit, deadline: earlier(limit, timeout), postpone: None, due },
+            TimeoutAction::Delay => Self { limit, deadline: limit, postpone: timeout, due },
         }
     }
 
     fn next(&self) -> Option<Instant> {
-        earlier(earlier(self.deadline, self.postpone), self.due)
+        earlier(earlier(self.limit, self.deadline), earlier(self.postpone, self.due))
     }
 }
 

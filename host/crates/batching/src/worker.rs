@@ -44,7 +44,7 @@ fn next_turn(shared: &Arc<Shared>, index: usize) -> Option<Turn> {
 fn look(shared: &Arc<Shared>, state: &mut State, index: usize) -> Turn {
     let now = shared.now();
     let is_mine = state.pace.mode() == Mode::Worker && state.slots[index].is_free();
-    if is_mine && state.queue.decide(now) == Decision::Run {
+    if is_mine && state.decide(now) == Decision::Run {
         return shared.take(state, index, now);
     }
     Turn::waking(shared.dispatch(state, now))

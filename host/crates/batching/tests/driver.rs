@@ -181,8 +181,8 @@ async fn a_failing_engine_reaches_every_request_of_the_batch_once() {
         let error = task.await.expect("no panic").expect_err("fails");
         assert_eq!(error.to_string(), "running the model failed: the fake was told to fail");
     }
-    let [report] = bench.recorder.batches()[..] else { panic!("one batch") };
-    assert_eq!((report.requests, report.failed), (3, true));
+    let batches: Vec<_> = bench.recorder.batches().iter().map(|report| (report.requests, report.failed)).collect();
+    assert_eq!(batches, [(3, true), (1, true), (2, true), (1, true), (1, true)], "until each has failed alone");
     assert_eq!(bench.handle.snapshot().run_time_ewma, None, "a failure proves nothing about run times");
 }
 

@@ -93,7 +93,7 @@ pub struct BatchOutput {
     pub tensors: Vec<Tensor>,
 }
 
-/// A batch failed. Every request in it gets a clone.
+/// A batch failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
     /// The engine refused or failed to run it.
