@@ -1,6 +1,7 @@
 //! End to end: the real binary, real files, real HTTP. One module per topic.
 
 mod bad_input;
+mod batches;
 mod check;
 mod external_data;
 mod history;

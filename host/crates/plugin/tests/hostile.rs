@@ -157,8 +157,9 @@ async fn memory_is_refused_past_the_limit() {
 #[tokio::test]
 async fn handles_are_bounded() {
     let host = host();
-    let text = "plugin of model 'fraud' (generation 3) in preprocess crashed: resource table has no free keys; the \
-                instance was dropped, the plugin's log has the backtrace";
+    let text = "plugin of model 'fraud' (generation 3) in preprocess crashed: it holds 1024 WASI handles (streams, \
+                pollables), as many as an instance may; drop each once it is done with; the instance was dropped, the \
+                plugin's log has the backtrace";
     for endless in [&b"pollables"[..], b"streams"] {
         let subject = host.plugin("handles");
         check(&subject, endless, ("crashed", ErrorCode::PluginCrashed, text), Some(DropReason::Crashed)).await;

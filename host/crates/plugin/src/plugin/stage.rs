@@ -8,6 +8,7 @@ use bytes::Bytes;
 use model::Tensor;
 use tokio::time::{Instant, timeout_at};
 use wasmtime::PoolConcurrencyLimitError;
+use wasmtime::component::ResourceTableError;
 
 use super::deadline::{Elapsed, within};
 use super::instance::SLICE_TICKS;
@@ -16,6 +17,7 @@ use super::{DropReason, Instance, Plugin, convert};
 use crate::bindings::airlock::plugin::types::{PluginError, Request};
 use crate::failure::Place;
 use crate::runtime::{Grant, LineFull, Permit, Running};
+use crate::sandbox::RESOURCES_MAX;
 use crate::{
     Call, LogEntry, LogLevel, LogSource, Placement, PluginFailure, PluginSpec, Prepared, Response, Reuse, Stage,
     StageTiming,
@@ -247,7 +249,13 @@ impl Plugin {
 
     fn crashed(&self, place: Place, error: &wasmtime::Error, request_id: &str) -> PluginFailure {
         self.log_crash(&place, error, request_id);
-        let message = convert::cut(&error.root_cause().to_string(), CRASH_TEXT_BYTES).to_owned();
+        let message = match error.root_cause().downcast_ref() {
+            Some(ResourceTableError::Full) => format!(
+                "it holds {RESOURCES_MAX} WASI handles (streams, pollables), as many as an instance may; drop each once it \
+                 is done with"
+            ),
+            _ => convert::cut(&error.root_cause().to_string(), CRASH_TEXT_BYTES).to_owned(),
+        };
         PluginFailure::Crashed { place, message }
     }
 
