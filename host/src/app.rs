@@ -13,12 +13,14 @@ use plugin::{RuntimeConfig, SandboxRuntime};
 use tokio::runtime::Handle;
 
 use crate::http::server::{Server, ServerParts};
-use crate::http::{HttpState, metrics_router, router};
+use crate::http::{HttpParts, HttpState, RepositoryApi, ServerTraits, metrics_router, router};
 use crate::janitor::{Janitor, chore_queue};
 use crate::metrics::Metrics;
 use crate::registry::ModelRegistry;
 use crate::repository::config_text::ConfigDefaults;
+use crate::repository::control::{ModelControlQueue, REQUESTS_WAITING_MAX};
 use crate::repository::history::History;
+use crate::repository::overrides::OverridesFolder;
 use crate::repository::private_copy::LoadingFolder;
 use crate::repository::reconciler::{Reconciler, ReconcilerParts};
 use crate::repository::workshop::{Verification, Workshop};
@@ -61,10 +63,10 @@ pub struct App {
     janitor: Janitor,
     /// Held for as long as this server uses the state folder.
     _state_lock: File,
-    /// Where v2 and predict listen.
-    pub http_address: SocketAddr,
-    /// Where `/metrics` listens.
-    pub metrics_address: SocketAddr,
+    /// Where v2 and predict listen; `None` where they do not.
+    pub http_address: Option<SocketAddr>,
+    /// Where `/metrics` listens; `None` where it does not.
+    pub metrics_address: Option<SocketAddr>,
 }
 
 impl App {
@@ -85,10 +87,27 @@ impl App {
         let (chores, chore_receiver) = chore_queue();
 
         let tasks = Tasks::default();
-        let state = HttpState::new(Arc::clone(&registry), settings.limits, metrics.clone(), Arc::clone(&sandbox));
-        let http = Arc::new(state);
-        let listen = |port| SocketAddr::new(settings.listen.address, port);
-        let bind = |port, port_flag, router| {
+        let requests = ModelControlQueue::default();
+        let overrides = OverridesFolder::new(&settings.state_dir);
+        overrides.clear();
+        let http = Arc::new(HttpState::new(HttpParts {
+            registry: Arc::clone(&registry),
+            limits: settings.limits,
+            metrics: metrics.clone(),
+            sandbox: Arc::clone(&sandbox),
+            server: ServerTraits {
+                name: settings.server_name.clone(),
+                strict_readiness: settings.strict_readiness,
+                restricted: settings.listen.restricted.clone(),
+            },
+            repository: RepositoryApi {
+                roots: settings.repositories.clone(),
+                requests: settings.control.takes_requests().then(|| requests.clone()),
+                overrides,
+            },
+        }));
+        let bind = async |address: Option<SocketAddr>, port_flag, router| {
+            let Some(address) = address else { return Ok(None) };
             let parts = ServerParts {
                 port_flag,
                 router,
@@ -97,12 +116,13 @@ impl App {
                 tasks: tasks.clone(),
                 leaving: http.leaving(),
             };
-            Server::bind(listen(port), parts)
+            Server::bind(address, parts).await.map(Some)
         };
-        let http_server = bind(settings.listen.http_port, "--http-port", router(Arc::clone(&http))).await?;
+        let http_server = bind(settings.listen.http, "--http-port", router(Arc::clone(&http))).await?;
         let metrics_router = metrics_router(Arc::clone(&http));
-        let metrics_server = bind(settings.listen.metrics_port, "--metrics-port", metrics_router).await?;
-        let (http_address, metrics_address) = (http_server.local_address()?, metrics_server.local_address()?);
+        let metrics_server = bind(settings.listen.metrics, "--metrics-port", metrics_router).await?;
+        let address = |server: &Option<Server>| server.as_ref().map(Server::local_address).transpose();
+        let (http_address, metrics_address) = (address(&http_server)?, address(&metrics_server)?);
 
         let loading = LoadingFolder::new(&settings.state_dir);
         loading.clear();
@@ -114,7 +134,10 @@ impl App {
             chores: chores.clone(),
             history: History::new(&settings.state_dir, settings.history_keep),
             loading,
-            defaults: ConfigDefaults { max_queue_size: settings.max_queue_size },
+            defaults: ConfigDefaults::of(settings),
+            load_retries: settings.loading.retries,
+            headroom_bytes: settings.loading.headroom_bytes,
+            held_until: scheduler_delay(),
             verification: Verification::RunSamples,
             sample_timeout: settings.limits.timeout,
             plugin_memory_bytes_max: settings.sandbox.memory_bytes_max,
@@ -123,16 +146,18 @@ impl App {
         let reconciler = Reconciler::start(ReconcilerParts {
             roots: settings.repositories.clone(),
             rescan: settings.rescan,
+            control: settings.control.clone(),
+            requests,
             load_threads: settings.load_threads.get(),
             registry,
             workshop,
         })?;
-        http_server.start();
-        metrics_server.start();
+        http_server.into_iter().chain(metrics_server).for_each(Server::start);
         if let Some(path) = &settings.listen.port_file {
             write_ports(path, http_address, metrics_address)?;
         }
-        tracing::info!(http = %http_address, metrics = %metrics_address, "listening");
+        let shown = |address: Option<SocketAddr>| address.map_or("nowhere".to_owned(), |address| address.to_string());
+        tracing::info!(http = shown(http_address), metrics = shown(metrics_address), "listening");
         Ok(Self { http, tasks, reconciler, janitor, http_address, metrics_address, _state_lock: state_lock })
     }
 
@@ -151,6 +176,17 @@ impl App {
     #[must_use]
     pub fn metrics_text(&self) -> String {
         crate::http::metrics_text(&self.http).unwrap_or_default()
+    }
+
+    /// Once the first pass over the repositories is over: the models of which nothing serves, and why.
+    #[must_use]
+    pub fn failed_at_start(&self) -> Option<Vec<String>> {
+        let map = self.http.registry.snapshot();
+        let failed = map.models().filter(|model| model.releases.is_empty()).map(|model| {
+            let reasons: Vec<_> = model.problems.iter().map(|(part, reason)| format!("{part}: {reason}")).collect();
+            format!("{}: {}", model.name, reasons.join("; "))
+        });
+        map.is_complete().then(|| failed.collect())
     }
 
     /// Whether the reconciler still picks up changes.
@@ -191,6 +227,17 @@ impl App {
     }
 }
 
+/// Requests that must wait for each version before the first of them runs: `TRITONSERVER_DELAY_SCHEDULER`, with which
+/// Triton's tests make batches come together.
+fn scheduler_delay() -> usize {
+    const VARIABLE: &str = "TRITONSERVER_DELAY_SCHEDULER";
+    let held_until = std::env::var(VARIABLE).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    if held_until > 0 {
+        tracing::warn!(held_until, "{VARIABLE} is set: no version runs anything before so many requests wait for it");
+    }
+    held_until
+}
+
 /// Waits until no request is held.
 async fn wait_until_idle(http: &HttpState, patience: Duration) -> bool {
     let all = u32::try_from(http.limits.in_flight_max).unwrap_or(u32::MAX);
@@ -218,8 +265,9 @@ fn create_private(dir: &Path) -> Result<(), StartError> {
     made.map_err(|error| StartError::StateDir { path: dir.display().to_string(), error })
 }
 
-fn write_ports(path: &Path, http: SocketAddr, metrics: SocketAddr) -> std::io::Result<()> {
-    let ports = serde_json::json!({ "http": http.port(), "metrics": metrics.port() });
+fn write_ports(path: &Path, http: Option<SocketAddr>, metrics: Option<SocketAddr>) -> std::io::Result<()> {
+    let port = |address: Option<SocketAddr>| address.map(|address| address.port());
+    let ports = serde_json::json!({ "http": port(http), "metrics": port(metrics) });
     let temporary = path.with_extension("tmp");
     std::fs::write(&temporary, ports.to_string())?;
     std::fs::rename(&temporary, path)
@@ -237,6 +285,8 @@ fn show_limits(metrics: &Metrics, settings: &Settings) {
     seconds("request_timeout_seconds", settings.limits.timeout);
     count("max_queue_size", settings.max_queue_size.get());
     count("model_load_threads", settings.load_threads.get());
+    count("model_load_retries", settings.loading.retries);
+    count("model_control_requests", REQUESTS_WAITING_MAX);
     count("history_keep", settings.history_keep);
     seconds("settle_seconds", settings.rescan.settle);
     seconds("settle_cap_seconds", settings.rescan.settle_cap);

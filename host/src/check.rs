@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use engine::{OrtLoader, OrtRuntime, find_library};
+use engine::{Backends, OrtLoader, OrtRuntime, find_library};
 use model::ModelName;
 use plugin::SandboxRuntime;
 
@@ -29,7 +29,7 @@ use crate::repository::samples::{self, Sample};
 use crate::repository::scan::{ModelFiles, Unit, scan_repository};
 use crate::repository::verify::{HeldTo, answer_sample, verify};
 use crate::repository::workshop::{Verification, Workshop, texts};
-use crate::settings::Settings;
+use crate::settings::{LogFormat, LogSettings, Settings};
 
 /// Time for one sample.
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -50,7 +50,8 @@ pub struct CheckArgs {
 /// # Errors
 /// When the check itself cannot be made.
 pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
-    crate::logging::start("error", Some(crate::settings::LogFormat::Text)).context("starting the log")?;
+    let log = LogSettings { format: Some(LogFormat::Text), filter: "error".to_owned(), file: None };
+    crate::logging::start(&log).context("starting the log")?;
     let found = scan_repository(&args.repository)
         .with_context(|| format!("listing the model repository {}", args.repository.display()))?;
     let mut report = CheckReport::default();
@@ -58,7 +59,7 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
         report.error(&format!("{}: {reason}", path.display()));
     }
     for (name, files) in &found.models {
-        read_all(name, files, &config_defaults(settings), &mut report);
+        read_all(name, files, &ConfigDefaults::of(settings), &mut report);
     }
     let mode = if args.update_samples { SampleMode::Record } else { SampleMode::Compare };
     match build_workshop(settings) {
@@ -167,13 +168,9 @@ struct Bench {
     _runtime: tokio::runtime::Runtime,
 }
 
-fn config_defaults(settings: &Settings) -> ConfigDefaults {
-    ConfigDefaults { max_queue_size: settings.max_queue_size }
-}
-
 fn build_workshop(settings: &Settings) -> anyhow::Result<Bench> {
     let location = find_library(settings.onnxruntime.as_deref())?;
-    let loader = Arc::new(OrtLoader::new(OrtRuntime::init(&location.path)?));
+    let loader = Arc::new(Backends::new(OrtLoader::new(OrtRuntime::init(&location.path)?)));
     let state = tempfile::tempdir().context("making a temporary folder")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let sandbox = SandboxRuntime::new(settings.sandbox_config(state.path()))?;
@@ -187,7 +184,10 @@ fn build_workshop(settings: &Settings) -> anyhow::Result<Bench> {
         chores,
         history: History::new(state.path(), 1),
         loading: LoadingFolder::new(state.path()),
-        defaults: config_defaults(settings),
+        defaults: ConfigDefaults::of(settings),
+        load_retries: settings.loading.retries,
+        headroom_bytes: settings.loading.headroom_bytes,
+        held_until: 0,
         sample_timeout: SAMPLE_TIMEOUT,
         // The samples are run afterwards, all of them, so that one bad sample does not hide the others.
         verification: Verification::Skip,
@@ -200,12 +200,15 @@ impl Bench {
     fn check_model(&self, name: &ModelName, files: &ModelFiles, mode: SampleMode, report: &mut CheckReport) {
         let job = Job {
             name: name.clone(),
+            incarnation: 0,
             dir: files.dir.clone(),
+            config: None,
             changed: files.units.keys().copied().collect(),
             files: files.units.clone(),
             moving: BTreeSet::new(),
             restless: std::collections::BTreeMap::new(),
             basis: Basis::default(),
+            orders: Vec::new(),
         };
         let assembly = match assemble(&job, &self.workshop) {
             JobResult::Done(assembly) => assembly,

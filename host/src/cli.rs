@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use engine::{OrtLoader, OrtRuntime, find_library};
+use engine::{Backends, OrtLoader, OrtRuntime, find_library};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -74,7 +74,8 @@ fn settings(config: Option<PathBuf>, args: ServeArgs) -> Result<Settings, Settin
 
 fn serve(config: Option<PathBuf>, args: ServeArgs) -> anyhow::Result<ExitCode> {
     let settings = settings(config, args)?;
-    logging::start(&settings.log_filter, settings.log_format).context("reading the log filter")?;
+    logging::start(&settings.log).context("starting the log")?;
+    settings.foreign.report();
     raise_descriptor_limit(settings.limits.connections_max);
     for (flag, port) in &settings.listen.reserved {
         tracing::info!(flag, port, "accepted; this version does not serve that port yet");
@@ -84,7 +85,7 @@ fn serve(config: Option<PathBuf>, args: ServeArgs) -> anyhow::Result<ExitCode> {
     tracing::info!(
         library = %location.path.display(), found = %location.source, version = runtime.version(), "ONNX Runtime loaded"
     );
-    let loader = Arc::new(OrtLoader::new(runtime));
+    let loader = Arc::new(Backends::new(OrtLoader::new(runtime)));
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(settings.serving_threads.get())
         .thread_name("serve")
@@ -118,21 +119,25 @@ fn raise_descriptor_limit(connections_max: usize) {
 }
 
 /// Serves until SIGTERM, SIGINT or SIGHUP (the terminal is gone). A second SIGTERM or SIGINT ends the process at once.
-async fn serve_until_stopped(settings: &Settings, loader: Arc<OrtLoader>) -> anyhow::Result<bool> {
+async fn serve_until_stopped(settings: &Settings, loader: Arc<Backends>) -> anyhow::Result<bool> {
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let mut hangup = signal(SignalKind::hangup()).context("listening for SIGHUP")?;
     let app = App::start(settings, loader).await?;
-    let asked = tokio::select! {
-        _ = terminate.recv() => true,
-        _ = interrupt.recv() => true,
-        _ = hangup.recv() => true,
-        () = reconciler_ended(&app) => false,
+    let failure = tokio::select! {
+        _ = terminate.recv() => None,
+        _ = interrupt.recv() => None,
+        _ = hangup.recv() => None,
+        () = reconciler_ended(&app) => Some("the reconciler ended, so changes would no longer be picked up".to_owned()),
+        failed = failed_at_start(&app), if settings.exit_on_error => {
+            Some(format!("models did not load and --exit-on-error is set: {}", failed.join("; ")))
+        }
     };
-    if asked {
-        tracing::info!(exit_timeout_s = settings.exit_timeout.as_secs(), "stopping: readiness fails from now on");
-    } else {
-        tracing::error!("stopping: the reconciler ended, so changes would no longer be picked up");
+    match &failure {
+        None => {
+            tracing::info!(exit_timeout_s = settings.exit_timeout.as_secs(), "stopping: readiness fails from now on")
+        }
+        Some(reason) => tracing::error!(reason, "stopping"),
     }
     let stop = app.stop(settings.drain, settings.exit_timeout);
     let clean = tokio::select! {
@@ -141,11 +146,28 @@ async fn serve_until_stopped(settings: &Settings, loader: Arc<OrtLoader>) -> any
         _ = interrupt.recv() => exit_now(),
     };
     tracing::info!(clean, "stopped");
-    Ok(clean && asked)
+    match failure {
+        Some(reason) => Err(anyhow::Error::msg(reason)),
+        None => Ok(clean),
+    }
 }
 
 /// How often the reconciler is looked after.
 const RECONCILER_CHECK: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether all models have been tried.
+const START_CHECK: Duration = Duration::from_millis(50);
+
+/// The models that did not load at the start; never, where all did.
+async fn failed_at_start(app: &App) -> Vec<String> {
+    loop {
+        match app.failed_at_start() {
+            None => tokio::time::sleep(START_CHECK).await,
+            Some(failed) if failed.is_empty() => std::future::pending().await,
+            Some(failed) => return failed,
+        }
+    }
+}
 
 async fn reconciler_ended(app: &App) {
     while app.is_reconciling() {

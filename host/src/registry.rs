@@ -2,7 +2,7 @@
 //! snapshot, pins its release and never looks again, so whatever it answers comes from one model version and one plugin
 //! generation. Publishing anything, a plugin, a version or both together, is a single store of a new map.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -25,6 +25,10 @@ pub struct ModelRegistry {
 #[derive(Clone, Default)]
 pub struct ModelMap {
     models: HashMap<ModelName, Arc<ServedModel>>,
+    /// Models that were unloaded on request, with the versions that served.
+    unloaded: HashMap<ModelName, Vec<VersionNumber>>,
+    /// Models that are being loaded while nothing of them serves.
+    loading: HashSet<ModelName>,
     /// Whether the first pass over the repositories is over.
     complete: bool,
     /// Whether, after that, every model has served at the same time.
@@ -197,14 +201,36 @@ impl ModelRegistry {
     /// Publishes `served` in one store and returns what it replaces.
     pub fn publish(&self, served: Arc<ServedModel>) -> Option<Arc<ServedModel>> {
         let mut map = ModelMap::clone(&self.map.load());
+        map.unloaded.remove(&served.name);
+        map.loading.remove(&served.name);
         let old = map.models.insert(served.name.clone(), served);
         self.store(map);
         old
     }
 
+    /// Removes a model in one store, remembers that it was unloaded on request, and returns it.
+    pub fn unload(&self, name: &ModelName) -> Option<Arc<ServedModel>> {
+        let mut map = ModelMap::clone(&self.map.load());
+        map.loading.remove(name);
+        let old = map.models.remove(name);
+        if let Some(old) = &old {
+            map.unloaded.insert(name.clone(), old.releases.keys().copied().collect());
+        }
+        self.store(map);
+        old
+    }
+
+    /// Records that a model of which nothing serves is being loaded.
+    pub fn begin_loading(&self, name: &ModelName) {
+        let mut map = ModelMap::clone(&self.map.load());
+        map.loading.insert(name.clone());
+        self.store(map);
+    }
+
     /// Removes a model in one store and returns it.
     pub fn remove(&self, name: &ModelName) -> Option<Arc<ServedModel>> {
         let mut map = ModelMap::clone(&self.map.load());
+        map.loading.remove(name);
         let old = map.models.remove(name);
         self.store(map);
         old
@@ -232,12 +258,29 @@ impl ModelMap {
     /// Finds a model.
     ///
     /// # Errors
-    /// Triton's text for an unknown name.
+    /// Triton's text for an unknown name, and for one that was unloaded.
     pub fn model(&self, name: &str) -> Result<&Arc<ServedModel>, RequestFailure> {
         self.models.get(name).ok_or_else(|| {
-            let text = format!("Request for unknown model: '{name}' is not found");
+            let what = if self.unloaded.contains_key(name) { "has no available versions" } else { "is not found" };
+            let text = format!("Request for unknown model: '{name}' {what}");
             RequestFailure::new(ErrorCode::ModelNotFound, text)
         })
+    }
+
+    /// Models that were unloaded on request and not loaded again, with the versions that served.
+    pub fn unloaded(&self) -> impl Iterator<Item = (&ModelName, &[VersionNumber])> {
+        self.unloaded.iter().map(|(name, versions)| (name, &versions[..]))
+    }
+
+    /// Models that are being loaded while nothing of them serves.
+    pub fn loading(&self) -> impl Iterator<Item = &ModelName> {
+        self.loading.iter()
+    }
+
+    /// Whether the first pass over the repositories is over.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.complete
     }
 
     /// Whether the first pass is over and every model has come to serve. From then on readiness stays: a failed reload

@@ -30,9 +30,9 @@ fn split(target: &Target) -> (&str, Option<&str>) {
 }
 
 /// `GET /v2`.
-pub(super) async fn server_metadata() -> Response<Body> {
+pub(super) async fn server_metadata(State(state): State<Arc<HttpState>>) -> Response<Body> {
     let mut body = Vec::new();
-    render_server_metadata(&mut body, env!("CARGO_PKG_VERSION"));
+    render_server_metadata(&mut body, &state.server.name, env!("CARGO_PKG_VERSION"));
     answer::json(body)
 }
 
@@ -41,12 +41,14 @@ pub(super) async fn live() -> Response<Body> {
     answer::empty(StatusCode::OK)
 }
 
-/// `GET /v2/health/ready`: every model serves, and the server is not stopping.
+/// `GET /v2/health/ready`: every model serves, or where readiness is not strict has been looked at, and the server is not
+/// stopping.
 pub(super) async fn ready(State(state): State<Arc<HttpState>>) -> Response<Body> {
     if state.leaving().load(Ordering::Acquire) {
         return answer::failure(&RequestFailure::new(ErrorCode::ShuttingDown, "Server exiting"));
     }
-    let ready = state.registry.snapshot().is_ready();
+    let map = state.registry.snapshot();
+    let ready = if state.server.strict_readiness { map.is_ready() } else { map.is_complete() };
     answer::empty(if ready { StatusCode::OK } else { StatusCode::BAD_REQUEST })
 }
 
@@ -75,7 +77,8 @@ pub(super) async fn model_metadata(State(state): State<Arc<HttpState>>, target: 
         (None, Ok(served)) => served.releases.keys().copied().collect(),
         _ => vec![release.version.number],
     };
-    let metadata = ModelMetadata { name: model, versions: &served, signature: &release.version.signature };
+    let LoadedVersion { config, signature, .. } = &*release.version;
+    let metadata = ModelMetadata { name: model, versions: &served, platform: config.backend.platform(), signature };
     let mut body = Vec::new();
     render_metadata(&mut body, &metadata);
     answer::with_version(answer::json(body), &release)

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use model::{ModelConfig, ModelName, VersionNumber};
 
 use super::content::{Pieces, PluginContent, component_is_whole, read_bounded};
+use super::control::Answer;
 use super::scan::{Files, Unit, scan_model};
 use super::workshop::{Workshop, texts};
 use crate::generation::PluginGeneration;
@@ -42,8 +43,12 @@ pub struct Basis {
 pub struct Job {
     /// The model.
     pub name: ModelName,
+    /// Which of those that have had this name.
+    pub incarnation: u64,
     /// Its folder.
     pub dir: PathBuf,
+    /// Its configuration as JSON, where a load request gave one in place of the file.
+    pub config: Option<Arc<str>>,
     /// Units at rest whose content may have changed.
     pub changed: BTreeSet<Unit>,
     /// Files of every unit at rest, changed or not.
@@ -54,6 +59,8 @@ pub struct Job {
     pub restless: BTreeMap<Unit, String>,
     /// What is in force.
     pub basis: Basis,
+    /// Whoever waits for what comes of it.
+    pub orders: Vec<Answer>,
 }
 
 /// What came of a job.
@@ -223,7 +230,10 @@ impl<'a> Assembler<'a> {
         {
             return Ok(Arc::clone(config));
         }
-        let read = self.workshop.read_config(&self.job.name, &self.job.dir);
+        let read = match &self.job.config {
+            None => self.workshop.read_config(&self.job.name, &self.job.dir),
+            Some(json) => self.workshop.read_config_json(&self.job.name, &self.job.dir, json),
+        };
         let config = read.map_err(|problems| Refusal::build(&texts(&problems).join("; ")))?;
         match &self.next.config {
             Some(current) if **current == config => Ok(Arc::clone(current)),

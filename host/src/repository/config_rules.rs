@@ -46,7 +46,7 @@ pub(super) fn build(
     let root = Block::root(message, node);
     let mut rules = Rules { model, defaults, batches: root.integer("max_batch_size") > 0, report };
     let mut config = default_model_config(model, defaults);
-    backend::check(&root, &mut rules);
+    config.backend = backend::read(&root, &mut rules);
     config.max_batch_size = settings::max_batch_size(&root, &mut rules);
     config.inputs = tensors::read(&root, tensors::Side::Input, &mut rules);
     config.outputs = tensors::read(&root, tensors::Side::Output, &mut rules);

@@ -9,12 +9,13 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use miette::Diagnostic as _;
-use model::{ModelConfig, ModelName, QueuePolicy};
+use model::{AutoComplete, ModelConfig, ModelName, QueuePolicy};
 use prost_reflect::text_format::ParseError;
 use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor};
 
 use super::problem::{Problem, Report};
 use super::{config_mistakes, config_rules};
+use crate::settings::Settings;
 pub(super) use scan::{Field, Node, Value, scan};
 
 /// Most bytes of a `config.pbtxt`; the largest seen in public repositories are below 100 KiB.
@@ -25,11 +26,24 @@ pub const CONFIG_BYTES_MAX: usize = 1 << 20;
 pub struct ConfigDefaults {
     /// Most waiting requests of a model that sets no bound of its own.
     pub max_queue_size: NonZeroUsize,
+    /// Whether what a model does not say is taken from its file.
+    pub auto_complete: AutoComplete,
+}
+
+impl ConfigDefaults {
+    /// What the settings say.
+    #[must_use]
+    pub fn of(settings: &Settings) -> Self {
+        let default_max_batch_size = settings.loading.engine.default_max_batch_size;
+        let auto_complete =
+            if settings.loading.is_strict { AutoComplete::Off } else { AutoComplete::On { default_max_batch_size } };
+        Self { max_queue_size: settings.max_queue_size, auto_complete }
+    }
 }
 
 impl Default for ConfigDefaults {
     fn default() -> Self {
-        Self { max_queue_size: QueuePolicy::DEFAULT_MAX_QUEUE_SIZE }
+        Self { max_queue_size: QueuePolicy::DEFAULT_MAX_QUEUE_SIZE, auto_complete: AutoComplete::default() }
     }
 }
 
@@ -38,6 +52,7 @@ impl Default for ConfigDefaults {
 pub fn default_model_config(folder_name: &ModelName, defaults: &ConfigDefaults) -> ModelConfig {
     let mut config = ModelConfig::named(folder_name.clone());
     config.batching.queue.max_queue_size = defaults.max_queue_size;
+    config.auto_complete = defaults.auto_complete;
     config
 }
 

@@ -3,15 +3,41 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use model::{ModelName, Moment};
 
 use super::assemble::{Basis, Job};
+use super::control::{Answer, ControlError};
+use super::overrides::Overrides;
 use super::scan::{Files, Unit};
 use super::settle::Settling;
 
+/// What of a model is followed now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Following {
+    /// Whatever changes.
+    Everything,
+    /// The model-level plugin; the rest stays as it is served.
+    Plugin,
+    /// Nothing.
+    Nothing,
+}
+
+impl Following {
+    pub(super) fn includes(self, unit: Unit) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Plugin => unit == Unit::Plugin,
+            Self::Nothing => false,
+        }
+    }
+}
+
 /// One model.
 pub(super) struct ModelState {
+    /// Tells it from others that had its name before.
+    pub incarnation: u64,
     /// Its folder.
     pub dir: PathBuf,
     /// Its units.
@@ -28,13 +54,18 @@ pub(super) struct ModelState {
     pub unreadable: Option<String>,
     /// Since when its folder is gone.
     pub gone_since: Option<Moment>,
+    /// What a load request put in place of its files.
+    pub overrides: Option<Overrides>,
+    /// Load requests that wait for the next job.
+    pub orders: Vec<Answer>,
 }
 
 impl ModelState {
     /// A model just found.
     #[must_use]
-    pub(super) fn new(dir: PathBuf) -> Self {
+    pub(super) fn new(dir: PathBuf, incarnation: u64) -> Self {
         Self {
+            incarnation,
             dir,
             units: BTreeMap::new(),
             basis: Basis::default(),
@@ -43,13 +74,47 @@ impl ModelState {
             tried: false,
             unreadable: None,
             gone_since: None,
+            overrides: None,
+            orders: Vec::new(),
         }
     }
 
-    /// A job for what is at rest: everything while no configuration is in force, since nothing has been read then; else
-    /// the first of configuration, plugin and versions, so that a plugin never waits for a version to load.
-    pub(super) fn job(&mut self, name: &ModelName, mut at_rest: BTreeSet<Unit>) -> Job {
-        let changed = if self.basis.config.is_some() {
+    /// Whether somebody waits for it to be loaded.
+    pub(super) fn is_ordered(&self) -> bool {
+        !self.orders.is_empty()
+    }
+
+    /// Takes in a load request: whatever the model consists of is read again, from `dir`.
+    pub(super) fn order(&mut self, dir: PathBuf, overrides: Option<Overrides>, answer: Answer) {
+        // The configuration may have been, or may be, one without a file.
+        self.units
+            .entry(Unit::Config)
+            .or_insert_with(|| Settling::first_seen(Files::new(), Moment::ORIGIN))
+            .dealt_with();
+        self.units.values_mut().for_each(Settling::reread);
+        self.dir = dir;
+        self.overrides = overrides;
+        self.orders.push(answer);
+    }
+
+    /// Whether its folder is one that a load request brought.
+    pub(super) fn is_substituted(&self) -> bool {
+        self.overrides.as_ref().is_some_and(|overrides| overrides.dir().is_some())
+    }
+
+    /// Answers everyone who waits.
+    pub(super) fn answer(&mut self, result: &Result<(), ControlError>) {
+        // Whoever does not wait any more needs no answer.
+        self.orders.drain(..).for_each(|order| drop(order.send(result.clone())));
+    }
+
+    /// A job for what is at rest: everything while no configuration is in force, since nothing has been read then, or
+    /// where somebody waits for all of it; else the first of configuration, plugin and versions, so that a plugin never
+    /// waits for a version to load. What is not followed counts as moving: what serves of it stays.
+    pub(super) fn job(&mut self, name: &ModelName, mut at_rest: BTreeSet<Unit>, following: Following) -> Job {
+        let changed = if self.basis.config.is_some() && self.is_ordered() {
+            at_rest
+        } else if self.basis.config.is_some() {
             first_group(at_rest)
         } else {
             at_rest.extend(self.units.iter().filter(|(_, settling)| settling.is_settled()).map(|(unit, _)| *unit));
@@ -61,11 +126,22 @@ impl ModelState {
         let (usable, unusable): (Vec<_>, Vec<_>) =
             self.units.iter().partition(|(unit, settling)| usable(unit, settling));
         let files = usable.into_iter().map(|(unit, settling)| (*unit, settling.files().clone())).collect();
-        let here = |(unit, settling): &(&Unit, &Settling)| !is_removed(**unit, settling, &self.dir);
+        let stays = following != Following::Everything;
+        let here = |(unit, settling): &(&Unit, &Settling)| stays || !is_removed(**unit, settling, &self.dir);
         let moving = unusable.into_iter().filter(here).map(|(unit, _)| *unit).collect();
         self.busy = true;
-        let (restless, basis) = (self.restless.clone(), self.basis.clone());
-        Job { name: name.clone(), dir: self.dir.clone(), changed, files, moving, restless, basis }
+        Job {
+            name: name.clone(),
+            incarnation: self.incarnation,
+            dir: self.dir.clone(),
+            config: self.overrides.as_ref().map(|overrides| Arc::clone(&overrides.config)),
+            changed,
+            files,
+            moving,
+            restless: self.restless.clone(),
+            basis: self.basis.clone(),
+            orders: std::mem::take(&mut self.orders),
+        }
     }
 
     /// A job has read a unit when its files were `files` (`None`: gone). If they still are, it is dealt with.

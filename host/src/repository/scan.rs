@@ -123,7 +123,7 @@ pub fn scan_repository(root: &Path) -> io::Result<RepositoryFiles> {
             found.skipped.push((dir, "its name is not UTF-8".to_owned()));
             continue;
         };
-        if text.starts_with('.') || text == "lost+found" || !may_be_folder(&dir) {
+        if is_left_alone(&text) || !may_be_folder(&dir) {
             continue;
         }
         match ModelName::new(&text) {
@@ -135,6 +135,30 @@ pub fn scan_repository(root: &Path) -> io::Result<RepositoryFiles> {
         }
     }
     Ok(found)
+}
+
+/// The names of the model folders of `root`, without a look at what they hold.
+///
+/// # Errors
+/// When `root` cannot be listed.
+pub fn model_names(root: &Path) -> io::Result<Vec<ModelName>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(root)? {
+        let entry = entry?;
+        let Ok(text) = entry.file_name().into_string() else { continue };
+        if !is_left_alone(&text)
+            && may_be_folder(&entry.path())
+            && let Ok(name) = ModelName::new(&text)
+        {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Hidden entries, and what some file systems keep in their root.
+fn is_left_alone(name: &str) -> bool {
+    name.starts_with('.') || name == "lost+found"
 }
 
 /// Whether this is a folder, or something of which the file system cannot tell.

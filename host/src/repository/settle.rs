@@ -111,8 +111,9 @@ impl Settling {
         Observation::Wait(now.after(policy.settle))
     }
 
-    /// The files have been still for long enough already: at the next look they are at rest.
-    pub fn was_at_rest(&mut self) {
+    /// These files have been still for long enough already: at the next look they are at rest.
+    pub fn was_at_rest(&mut self, files: &Files) {
+        self.seen.clone_from(files);
         self.phase = Phase::Rested;
     }
 

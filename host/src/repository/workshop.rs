@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 
 use super::config_text::{ConfigDefaults, default_model_config, parse_model_config};
 use super::content::PluginContent;
+use super::headroom;
 use super::history::History;
 use super::manifest;
 use super::plugin_toml::{PluginKind, PluginManifest, parse_plugin_toml};
@@ -40,6 +41,12 @@ pub struct Workshop {
     pub loading: LoadingFolder,
     /// Limits a config does not name.
     pub defaults: ConfigDefaults,
+    /// How often a version that does not load is tried again.
+    pub load_retries: usize,
+    /// Bytes of memory that a load must leave free; `None` where nobody asked.
+    pub headroom_bytes: Option<u64>,
+    /// Requests that must wait for a version before the first of them runs; 0 where none need to.
+    pub held_until: usize,
     /// Whether candidates are held to their samples.
     pub verification: Verification,
     /// Time for one sample.
@@ -112,6 +119,16 @@ impl Workshop {
         Ok(config)
     }
 
+    /// The same for a configuration that a load request gave as JSON in place of the file.
+    ///
+    /// # Errors
+    /// Every problem of the text.
+    pub fn read_config_json(&self, name: &ModelName, dir: &Path, json: &str) -> Result<ModelConfig, Vec<Problem>> {
+        // MERGE
+        let _ = (name, json);
+        Err(vec![Problem::of_file(&dir.join("config.pbtxt"), "no JSON yet")])
+    }
+
     /// Loads a version and starts its queue.
     ///
     /// # Errors
@@ -123,7 +140,7 @@ impl Workshop {
         number: VersionNumber,
         digest: Arc<str>,
     ) -> Result<LoadedVersion, LoadError> {
-        let loaded = self.load_file(declared, &version_file(declared, dir, number), number)?;
+        let loaded = self.load_with_retries(declared, &version_file(declared, dir, number), number)?;
         let LoadedModel { config, signature, instances, provider } = loaded;
         self.metrics.engine_load(&config.name);
         let metrics = Arc::new(self.metrics.version(&config.name, number));
@@ -136,6 +153,7 @@ impl Workshop {
             execution: config.execution,
             instances,
             observer: Arc::clone(&metrics) as Arc<dyn batching::BatchObserver>,
+            held_until: self.held_until,
         })
         .map_err(|error| LoadError::Unsupported(error.to_string()))?;
         Ok(LoadedVersion::new(LoadedVersionParts {
@@ -151,8 +169,44 @@ impl Workshop {
         }))
     }
 
+    /// Loads the model at `file`, again if it does not and the settings say so.
+    fn load_with_retries(
+        &self,
+        declared: &ModelConfig,
+        file: &Path,
+        number: VersionNumber,
+    ) -> Result<LoadedModel, LoadError> {
+        let mut left = self.load_retries;
+        loop {
+            let loaded = self.check_headroom(file).and_then(|()| self.load_file(declared, file, number));
+            match loaded {
+                Err(error) if left > 0 => {
+                    tracing::warn!(model = %declared.name, version = %number, left, %error, "not loaded; trying again");
+                    left -= 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn check_headroom(&self, file: &Path) -> Result<(), LoadError> {
+        let Some(headroom) = self.headroom_bytes.filter(|_| file.exists()) else { return Ok(()) };
+        let external = match engine::onnx_is_complete(file) {
+            Ok(engine::Completeness::Complete { external_files }) => external_files,
+            // What is no model is for the loader to report.
+            _ => Vec::new(),
+        };
+        let own = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
+        let bytes = external.iter().fold(own, |sum, file| sum.saturating_add(file.bytes_min));
+        headroom::check(bytes, headroom, headroom::available_bytes())
+            .map_err(|error| LoadError::File { path: file.to_path_buf(), message: error.to_string() })
+    }
+
     /// Loads the model at `file`, or at a private copy of it; errors name `file`.
     fn load_file(&self, declared: &ModelConfig, file: &Path, number: VersionNumber) -> Result<LoadedModel, LoadError> {
+        if !declared.backend.has_file() {
+            return self.loader.load(&LoadRequest { config: declared, version: number, path: file });
+        }
         let source = self.loading.source(file)?;
         let request = LoadRequest { config: declared, version: number, path: source.path() };
         self.loader.load(&request).map_err(|error| match error {

@@ -8,13 +8,15 @@ use clap::{Args, Command};
 use serde::{Deserialize, Serialize};
 
 use super::SettingsError;
+use super::foreign::ForeignArgs;
+use super::triton::TritonArgs;
 
 /// What `airlock serve` can be told. Names are Triton's where the same thing is meant.
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServeArgs {
     /// Folder of model folders; may be given several times
-    #[arg(long, env = "AIRLOCK_MODEL_REPOSITORY", value_name = "DIR")]
+    #[arg(long, visible_alias = "model-store", env = "AIRLOCK_MODEL_REPOSITORY", value_name = "DIR")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub model_repository: Vec<PathBuf>,
     /// Folder for what the server writes for itself; created with mode 0700, outside every model
@@ -141,14 +143,33 @@ pub struct ServeArgs {
     #[arg(long, env = "AIRLOCK_PLUGIN_THREADS", value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugin_threads: Option<usize>,
-    /// How log lines look: json, or text for people [default: json unless standard error is a terminal]
-    #[arg(long, env = "AIRLOCK_LOG_FORMAT", value_name = "FORMAT")]
+    /// How log lines look: json, text for people, or as Triton writes them, default and ISO8601 [default: json unless
+    /// standard error is a terminal]
+    #[arg(long, env = "AIRLOCK_LOG_FORMAT", value_name = "FORMAT", ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_format: Option<LogFormat>,
     /// What is logged, such as `info` or `airlock=debug` [default: info]
     #[arg(long, env = "AIRLOCK_LOG", value_name = "FILTER")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
+    /// Native library of custom operators that models may name in model_operations; without it they are refused. May be
+    /// given several times
+    #[arg(long, env = "AIRLOCK_CUSTOM_OP_LIBRARY", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub custom_op_library: Vec<PathBuf>,
+    /// Memory that loading a model must leave free, in MiB, of what the system or the container has left; a load that
+    /// would not is refused before it starts [default: loads are not held to any]
+    #[arg(long, env = "AIRLOCK_MODEL_LOAD_HEADROOM_MB", value_name = "MIB")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_load_headroom_mb: Option<usize>,
+    #[command(flatten, next_help_heading = "As in Triton")]
+    #[serde(flatten)]
+    #[expect(missing_docs, reason = "documented where it is declared")]
+    pub triton: TritonArgs,
+    #[command(flatten)]
+    #[serde(skip)]
+    #[expect(missing_docs, reason = "documented where it is declared")]
+    pub foreign: ForeignArgs,
 }
 
 /// How log lines look.
@@ -159,6 +180,10 @@ pub enum LogFormat {
     Json,
     /// For people.
     Text,
+    /// As Triton writes them: `I1231 23:59:59.999999 1 file.rs:7] "text"`.
+    Default,
+    /// The same with the time as ISO 8601 has it.
+    Iso8601,
 }
 
 impl ServeArgs {
@@ -209,7 +234,9 @@ fn toml_value(value: &toml::Value) -> String {
 
 fn setting_names() -> Vec<String> {
     let command = ServeArgs::augment_args(Command::new("serve"));
-    command.get_arguments().map(|argument| argument.get_id().as_str().to_owned()).collect()
+    // What is hidden has no effect, so the file has no key for it.
+    let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
+    shown.map(|argument| argument.get_id().as_str().to_owned()).collect()
 }
 
 fn unknown_key(file: &str, key: &str, known: &[String]) -> String {

@@ -3,9 +3,14 @@
 //! filled in and every limit inside its bounds. Problems are gathered and reported together.
 
 mod args;
+mod backend;
 mod bounds;
+mod control;
+mod foreign;
+mod restricted;
+mod triton;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +18,12 @@ use std::time::Duration;
 use plugin::RuntimeConfig;
 
 pub use args::{LogFormat, ServeArgs};
+pub use backend::{EngineSettings, RateLimitSettings};
 use bounds::Bounds;
+pub use control::{ModelControl, StartupModels};
+pub use foreign::ForeignArgs;
+pub use restricted::{ApiKind, RequiredHeader, RestrictedApis};
+pub use triton::{ModelControlMode, RateLimitMode, TritonArgs};
 
 /// Checked settings.
 #[derive(Clone, Debug)]
@@ -44,21 +54,61 @@ pub struct Settings {
     pub drain: Duration,
     /// Work in flight gets this long after SIGTERM.
     pub exit_timeout: Duration,
+    /// Who decides what is loaded.
+    pub control: ModelControl,
+    /// How models are loaded.
+    pub loading: LoadSettings,
+    /// Whether a model that does not load at the start ends the server.
+    pub exit_on_error: bool,
+    /// Whether readiness waits for every model of the start.
+    pub strict_readiness: bool,
+    /// The server's name in its metadata.
+    pub server_name: String,
+    /// What it logs, how and where to.
+    pub log: LogSettings,
+    /// Flags of Triton's that were given and have no effect.
+    pub foreign: ForeignArgs,
+}
+
+/// How models are loaded.
+#[derive(Clone, Debug)]
+pub struct LoadSettings {
+    /// The name of the configuration to use where a model has one of that name.
+    pub config_name: Option<String>,
+    /// Whether nothing is taken from the model file that a configuration leaves out.
+    pub is_strict: bool,
+    /// How often a version that does not load is tried again.
+    pub retries: usize,
+    /// Bytes of memory that a load must leave free; `None` where nobody asked.
+    pub headroom_bytes: Option<u64>,
+    /// Libraries of custom operators that models may name.
+    pub custom_op_libraries: Vec<PathBuf>,
+    /// What `--backend-config` says.
+    pub engine: EngineSettings,
+    /// Whether instances share resources, and how much there is of each.
+    pub rate_limit: RateLimitSettings,
+}
+
+/// What is logged, how and where to.
+#[derive(Clone, Debug)]
+pub struct LogSettings {
     /// Log format; `None` chooses by terminal.
-    pub log_format: Option<LogFormat>,
+    pub format: Option<LogFormat>,
     /// Log filter.
-    pub log_filter: String,
+    pub filter: String,
+    /// Where to; standard error where there is none.
+    pub file: Option<PathBuf>,
 }
 
 /// Where the server listens.
 #[derive(Clone, Debug)]
 pub struct Listen {
-    /// Address of HTTP and metrics.
-    pub address: IpAddr,
-    /// v2 and predict.
-    pub http_port: u16,
-    /// `/metrics`.
-    pub metrics_port: u16,
+    /// v2 and predict; `None` where HTTP is not served.
+    pub http: Option<SocketAddr>,
+    /// `/metrics`; `None` where it is not served.
+    pub metrics: Option<SocketAddr>,
+    /// What requests must bring.
+    pub restricted: RestrictedApis,
     /// Where to write the ports taken.
     pub port_file: Option<PathBuf>,
     /// Flags given for ports that this version does not serve.
@@ -135,10 +185,13 @@ impl Settings {
     /// [`SettingsError::Problems`] with every limit outside its bounds.
     pub fn from_args(args: ServeArgs) -> Result<Self, SettingsError> {
         let mut bounds = Bounds::default();
+        let mut problems = Vec::new();
+        let triton = &args.triton;
+        let serving_threads = args.serving_threads.or(triton.http_thread_count);
         let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let settings = Self {
-            listen: listen(&args),
-            serving_threads: bounds.at_least_one("serving_threads", args.serving_threads, cores),
+            listen: listen(&args, &mut problems),
+            serving_threads: bounds.at_least_one("serving_threads", serving_threads, cores),
             limits: RequestLimits {
                 body_bytes_max: bounds.within("http_max_input_size", args.http_max_input_size, 64 << 20, (1, 4 << 30)),
                 in_flight_max: bounds.within("max_in_flight", args.max_in_flight, 4096, (1, 1 << 20)),
@@ -148,7 +201,7 @@ impl Settings {
             rescan: Rescan {
                 settle: bounds.millis("settle_ms", args.settle_ms, 500, (1, 600_000)),
                 settle_cap: bounds.millis("settle_cap_ms", args.settle_cap_ms, 60_000, (1, 86_400_000)),
-                interval: bounds.millis("rescan_ms", args.rescan_ms, 5_000, (10, 86_400_000)),
+                interval: rescan_interval(&args, &mut bounds),
                 rehash: Duration::from_secs(bounds.within_u64("rehash_secs", args.rehash_secs, 3_600, (1, 31_536_000))),
             },
             max_queue_size: bounds.at_least_one(
@@ -170,14 +223,23 @@ impl Settings {
                 30,
                 (0, 86_400),
             )),
+            control: ModelControl::of(triton, &mut problems),
+            exit_on_error: triton.exit_on_error.unwrap_or(false),
+            strict_readiness: triton.strict_readiness.unwrap_or(true),
+            server_name: triton.id.clone().unwrap_or_else(|| "airlock".to_owned()),
+            loading: load_settings(&args, &mut bounds, &mut problems),
             state_dir: args.state_dir.unwrap_or_else(|| PathBuf::from("airlock-state")),
             repositories: args.model_repository,
             onnxruntime: args.onnxruntime,
-            log_format: args.log_format,
-            log_filter: args.log.unwrap_or_else(|| "info".to_owned()),
+            log: LogSettings {
+                format: args.log_format,
+                filter: args.log.unwrap_or_else(|| log_level(&args.triton).to_owned()),
+                file: args.triton.log_file,
+            },
+            foreign: args.foreign,
         };
-        let mut problems: Vec<String> = bounds.problems.iter().map(ToString::to_string).collect();
-        problems.extend(settings.path_problems());
+        let bounds = bounds.problems.iter().map(ToString::to_string);
+        let problems: Vec<String> = bounds.chain(problems).chain(settings.path_problems()).collect();
         if problems.is_empty() { Ok(settings) } else { Err(SettingsError::Problems(problems)) }
     }
 
@@ -234,14 +296,60 @@ fn absolute(path: &Path) -> PathBuf {
     resolved.unwrap_or_else(|_| path.to_path_buf())
 }
 
-fn listen(args: &ServeArgs) -> Listen {
+fn listen(args: &ServeArgs, problems: &mut Vec<String>) -> Listen {
     let reserved = [("--grpc-port", args.grpc_port), ("--admin-port", args.admin_port)];
+    let address = args.http_address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let triton = &args.triton;
+    let http = SocketAddr::new(address, args.http_port.unwrap_or(8000));
+    let metrics = SocketAddr::new(triton.metrics_address.unwrap_or(address), args.metrics_port.unwrap_or(8002));
     Listen {
-        address: args.http_address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-        http_port: args.http_port.unwrap_or(8000),
-        metrics_port: args.metrics_port.unwrap_or(8002),
+        http: triton.allow_http.unwrap_or(true).then_some(http),
+        metrics: triton.allow_metrics.unwrap_or(true).then_some(metrics),
+        restricted: RestrictedApis::of(triton, problems),
         port_file: args.port_file.clone(),
         reserved: reserved.into_iter().filter_map(|(flag, port)| port.map(|port| (flag, port))).collect(),
+    }
+}
+
+fn load_settings(args: &ServeArgs, bounds: &mut Bounds, problems: &mut Vec<String>) -> LoadSettings {
+    let triton = &args.triton;
+    let config_name = triton.model_config_name.clone();
+    if config_name.as_ref().is_some_and(|name| name.is_empty() || name.contains(['/', '\0']) || name.starts_with('.')) {
+        problems.push("model_config_name must be the name of a file in configs/ without its ending .pbtxt".to_owned());
+    }
+    let headroom_mb = args.model_load_headroom_mb;
+    let headroom_mb = headroom_mb.map(|mb| bounds.within("model_load_headroom_mb", Some(mb), 0, (0, 1 << 30)));
+    LoadSettings {
+        config_name,
+        is_strict: triton.disable_auto_complete_config.or(triton.strict_model_config).unwrap_or(false),
+        retries: bounds.within("model_load_retry_count", triton.model_load_retry_count, 0, (0, 1_000)),
+        headroom_bytes: headroom_mb.map(|mb| (mb as u64) << 20),
+        custom_op_libraries: args.custom_op_library.clone(),
+        engine: EngineSettings::of(triton, problems),
+        rate_limit: RateLimitSettings::of(triton, problems),
+    }
+}
+
+/// Triton's seconds count where its mode is asked for.
+fn rescan_interval(args: &ServeArgs, bounds: &mut Bounds) -> Duration {
+    match args.triton.repository_poll_secs {
+        Some(seconds) if args.triton.model_control_mode == Some(ModelControlMode::Poll) => {
+            Duration::from_secs(bounds.within_u64("repository_poll_secs", Some(seconds), 15, (1, 86_400)))
+        }
+        _ => bounds.millis("rescan_ms", args.rescan_ms, 5_000, (10, 86_400_000)),
+    }
+}
+
+/// The level that Triton's flags ask for.
+fn log_level(triton: &TritonArgs) -> &'static str {
+    let [info, warning, error] = [triton.log_info, triton.log_warning, triton.log_error].map(|on| on.unwrap_or(true));
+    match triton.log_verbose.unwrap_or(0) {
+        0 if info => "info",
+        0 if warning => "warn",
+        0 if error => "error",
+        0 => "off",
+        1 => "debug",
+        _ => "trace",
     }
 }
 

@@ -8,16 +8,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use airlock::http::{HttpState, metrics_text, router};
+use airlock::http::{HttpParts, HttpState, RepositoryApi, ServerTraits, metrics_text, router};
 use airlock::janitor::{Janitor, chore_queue};
 use airlock::metrics::Metrics;
 use airlock::registry::{ModelRegistry, PluginSlot, Release};
 use airlock::repository::config_text::ConfigDefaults;
+use airlock::repository::control::ModelControlQueue;
 use airlock::repository::history::History;
+use airlock::repository::overrides::OverridesFolder;
 use airlock::repository::private_copy::LoadingFolder;
 use airlock::repository::reconciler::{Reconciler, ReconcilerParts};
 use airlock::repository::workshop::{Verification, Workshop};
-use airlock::settings::{RequestLimits, Rescan};
+use airlock::settings::{ModelControl, RequestLimits, Rescan, RestrictedApis};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response};
@@ -58,8 +60,22 @@ impl Host {
         let (metrics, registry) = (Metrics::new(), Arc::new(ModelRegistry::default()));
         let limits =
             RequestLimits { body_bytes_max: 1 << 20, in_flight_max: 1 << 10, connections_max: 1, timeout: PATIENCE };
-        let state = HttpState::new(Arc::clone(&registry), limits, metrics.clone(), Arc::clone(sandbox));
-        let state = Arc::new(state);
+        let state = Arc::new(HttpState::new(HttpParts {
+            registry: Arc::clone(&registry),
+            limits,
+            metrics: metrics.clone(),
+            sandbox: Arc::clone(sandbox),
+            server: ServerTraits {
+                name: "airlock".to_owned(),
+                strict_readiness: true,
+                restricted: RestrictedApis::default(),
+            },
+            repository: RepositoryApi {
+                roots: vec![repository.to_path_buf()],
+                requests: None,
+                overrides: OverridesFolder::new(state_dir),
+            },
+        }));
         let (chores, chore_receiver) = chore_queue();
         let workshop = Workshop {
             loader: Arc::new(loader),
@@ -70,6 +86,9 @@ impl Host {
             history: History::new(state_dir, 2),
             loading: LoadingFolder::new(state_dir),
             defaults: ConfigDefaults::default(),
+            load_retries: 0,
+            headroom_bytes: None,
+            held_until: 0,
             verification: Verification::RunSamples,
             sample_timeout: PATIENCE,
             plugin_memory_bytes_max: sandbox.config().memory_bytes_max,
@@ -83,6 +102,8 @@ impl Host {
                 interval: Duration::from_millis(200),
                 rehash: 60 * PATIENCE,
             },
+            control: ModelControl::Files,
+            requests: ModelControlQueue::default(),
             load_threads: 2,
             registry,
             workshop: Arc::new(workshop),

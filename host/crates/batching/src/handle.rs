@@ -39,6 +39,8 @@ pub struct BatcherSpec {
     pub instances: Vec<Box<dyn ModelInstance>>,
     /// Who hears of batches and dropped requests.
     pub observer: Arc<dyn BatchObserver>,
+    /// Nothing runs before so many requests wait at once (Triton's `TRITONSERVER_DELAY_SCHEDULER`); 0 where they need not.
+    pub held_until: usize,
 }
 
 /// Why a batcher did not start.
@@ -233,6 +235,7 @@ fn assemble(spec: BatcherSpec) -> Shared {
             in_flight: 0,
             leased: 0,
             is_stopping: false,
+            held_until: spec.held_until,
         }),
     }
 }

@@ -55,6 +55,8 @@ pub(crate) struct State {
     /// Instances that somebody holds.
     pub(crate) leased: usize,
     pub(crate) is_stopping: bool,
+    /// Nothing runs before so many requests wait; 0 once they have.
+    pub(crate) held_until: usize,
 }
 
 /// A request in the queue, or a piece of one.
@@ -111,7 +113,22 @@ impl State {
 
     /// What to do now; see [`BatchQueue::decide`].
     pub(crate) fn decide(&self, now: Moment) -> Decision {
+        if self.is_held() {
+            return Decision::Empty;
+        }
         if self.reruns.is_empty() { self.queue.decide(now) } else { Decision::Run }
+    }
+
+    /// Whether too few requests have come so far for any to run.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held_until > 0 && !self.is_stopping
+    }
+
+    /// A request has come: enough may have by now.
+    pub(crate) fn release_when_enough(&mut self) {
+        if self.queue.len() >= self.held_until {
+            self.held_until = 0;
+        }
     }
 
     /// Asks the oldest request to lead, unless one is asked already or no instance is free.

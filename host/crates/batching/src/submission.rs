@@ -70,7 +70,9 @@ impl<'a> Submission<'a> {
             let mut state = self.shared.lock();
             state.end_appointment(self.ticket);
             match state.free_instance() {
-                Some(index) if state.pace.mode() == Mode::Inline => self.shared.take(&mut state, index, now),
+                Some(index) if state.pace.mode() == Mode::Inline && !state.is_held() => {
+                    self.shared.take(&mut state, index, now)
+                }
                 _ => Turn::waking(self.shared.dispatch(&mut state, now)),
             }
         };
@@ -220,7 +222,9 @@ fn queue(shared: &Arc<Shared>, now: Moment, arrival: Arrival<Waiting>) -> Result
             Some(refusal) => Err((refusal, arrival)),
             None => Ok(state.queue.push(now, arrival).unwrap_or_else(|_| unreachable!("a full queue is a refusal"))),
         };
-        let leads = pushed.is_ok() && state.pace.mode() == Mode::Inline && state.free_instance().is_some();
+        state.release_when_enough();
+        let leads =
+            pushed.is_ok() && state.pace.mode() == Mode::Inline && state.free_instance().is_some() && !state.is_held();
         let waker = if leads { None } else { shared.dispatch(&mut state, now) };
         (pushed.map(|ticket| (ticket, leads)), Turn::expiring(expired, waker))
     };

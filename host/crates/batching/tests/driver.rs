@@ -268,6 +268,7 @@ async fn a_batcher_without_an_instance_does_not_start() {
         execution: Execution::Inline,
         instances: Vec::new(),
         observer: Arc::new(Recorder::default()),
+        held_until: 0,
     })
     .err()
     .expect("no instance");

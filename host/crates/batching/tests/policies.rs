@@ -188,6 +188,7 @@ async fn a_batcher_whose_configuration_contradicts_itself_does_not_start() {
         execution: Execution::Worker,
         instances: vec![Box::new(FakeInstance::new(FakeMode::Inline, control))],
         observer: Arc::new(Recorder::default()),
+        held_until: 0,
     })
     .err()
     .expect("refused");
@@ -197,4 +198,32 @@ async fn a_batcher_whose_configuration_contradicts_itself_does_not_start() {
     );
     let StartError::Config { source, .. } = error else { panic!("{error:?}") };
     assert_eq!(source, BatchingConfigError::OrderAcrossLevels { levels: 2 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_batcher_runs_once_enough_requests_wait() {
+    for execution in [Execution::Inline, Execution::Worker] {
+        let setup = Setup { held_until: 3, execution, delay: Duration::from_millis(1), ..Setup::default() };
+        let bench = setup.start();
+        let mut tasks: Vec<_> = (0..2).map(|value| spawn(&bench.handle, request(1, 2, value))).collect();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(bench.control.batches().is_empty(), "two of three");
+        tasks.push(spawn(&bench.handle, request(1, 2, 2)));
+        for (value, task) in (0..).zip(tasks) {
+            assert_answers(&task.await.expect("no panic").expect("runs"), 1, 2, value);
+        }
+        assert_eq!(bench.control.batches(), [[3, 2]]);
+        let alone = bench.handle.submit(request(1, 2, 7)).await.expect("from now on nobody is held");
+        assert_answers(&alone, 1, 2, 7);
+    }
+}
+
+#[tokio::test]
+async fn what_a_held_batcher_has_waiting_runs_when_it_stops() {
+    let bench = Setup { held_until: 3, execution: Execution::Worker, ..Setup::default() }.start();
+    let task = spawn(&bench.handle, request(1, 2, 1));
+    until(|| bench.handle.snapshot().queued_requests == 1).await;
+    let handle = bench.handle.clone();
+    tokio::task::spawn_blocking(move || handle.stop()).await.expect("stops");
+    assert_answers(&task.await.expect("no panic").expect("runs"), 1, 2, 1);
 }

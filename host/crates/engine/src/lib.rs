@@ -6,10 +6,12 @@
 //! From the start of a process: [`prepare_process`] before any thread exists, [`find_library`], [`OrtRuntime::init`],
 //! then an [`OrtLoader`]. [`onnx_is_complete`] needs none of them.
 
+mod backends;
 mod check;
 mod completeness;
 mod element;
 mod file;
+mod identity;
 mod instance;
 mod library;
 mod loader;
@@ -20,7 +22,9 @@ mod slot;
 mod warmup;
 mod wire;
 
+pub use backends::Backends;
 pub use completeness::{Completeness, ExternalFile, onnx_is_complete};
+pub use identity::{IDENTITY_PROVIDER, IdentityLoader};
 pub use library::{LibraryError, LibraryLocation, LibrarySource, find_library};
 pub use loader::{CPU_PROVIDER, OrtLoader};
 pub use runtime::{OrtRuntime, prepare_process};

@@ -16,6 +16,8 @@ use crate::{AutoComplete, DataType, ModelName, VersionNumber};
 pub struct ModelConfig {
     /// The model's name, equal to its folder's.
     pub name: ModelName,
+    /// What runs it.
+    pub backend: Backend,
     /// Most rows of one batch; 0 means that the model has no batch dimension and requests run one by one.
     pub max_batch_size: u32,
     /// Declared inputs; empty means "as the model file says".
@@ -50,6 +52,7 @@ impl ModelConfig {
     pub fn named(name: ModelName) -> Self {
         Self {
             name,
+            backend: Backend::OnnxRuntime,
             max_batch_size: 0,
             inputs: Vec::new(),
             outputs: Vec::new(),
@@ -73,6 +76,41 @@ impl ModelConfig {
     pub fn max_request_rows(&self) -> u32 {
         let pieces = if self.batching.split_large_requests { BatchingConfig::MAX_PIECES } else { 1 };
         self.max_batch_size.saturating_mul(pieces)
+    }
+}
+
+/// What runs a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// ONNX Runtime, from an ONNX file.
+    OnnxRuntime,
+    /// Nothing: each output is an input, after a delay. There is no file.
+    Identity,
+}
+
+impl Backend {
+    /// Its name in `config.pbtxt`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OnnxRuntime => "onnxruntime",
+            Self::Identity => "identity",
+        }
+    }
+
+    /// What Triton calls the platform of such models.
+    #[must_use]
+    pub fn platform(self) -> &'static str {
+        match self {
+            Self::OnnxRuntime => "onnxruntime_onnx",
+            Self::Identity => "identity",
+        }
+    }
+
+    /// Whether a version is a file, and not just a folder.
+    #[must_use]
+    pub fn has_file(self) -> bool {
+        self == Self::OnnxRuntime
     }
 }
 

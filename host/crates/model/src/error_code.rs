@@ -33,6 +33,14 @@ pub enum ErrorCode {
     VersionNotFound,
     /// The model or version exists and does not serve.
     ModelNotReady,
+    /// A load request failed: the model does not load.
+    LoadFailed,
+    /// A load request failed: there is no such model, or its configuration is wrong.
+    RepositoryFailed,
+    /// Load and unload requests are not answered in this mode.
+    ModelControlDisabled,
+    /// A header that this kind of requests must bring is not there, or is another one.
+    Restricted,
     /// The model's queue is full.
     QueueFull,
     /// The request expired in the queue.
@@ -55,6 +63,8 @@ pub enum ErrorCode {
     MethodNotAllowed,
     /// This model has no plugin, or is of the other kind.
     NotSupported,
+    /// Part of a protocol that this server does not have.
+    NotImplemented,
     /// A fault of the server itself.
     Internal,
 }
@@ -114,6 +124,10 @@ impl ErrorCode {
             Self::ModelNotFound => ("model_not_found", 400, GrpcStatus::InvalidArgument),
             Self::VersionNotFound => ("version_not_found", 404, GrpcStatus::NotFound),
             Self::ModelNotReady => ("model_not_ready", 503, GrpcStatus::Unavailable),
+            Self::LoadFailed => ("load_failed", 400, GrpcStatus::InvalidArgument),
+            Self::RepositoryFailed => ("repository_failed", 500, GrpcStatus::Internal),
+            Self::ModelControlDisabled => ("model_control_disabled", 503, GrpcStatus::Unavailable),
+            Self::Restricted => ("restricted", 403, GrpcStatus::Unavailable),
             Self::QueueFull => ("queue_full", 503, GrpcStatus::Unavailable),
             Self::QueueTimeout => ("queue_timeout", 503, GrpcStatus::Unavailable),
             Self::DeadlineExceeded => ("deadline_exceeded", 504, GrpcStatus::DeadlineExceeded),
@@ -125,6 +139,7 @@ impl ErrorCode {
             Self::RouteNotFound => ("not_found", 404, GrpcStatus::Unimplemented),
             Self::MethodNotAllowed => ("method_not_allowed", 405, GrpcStatus::Unimplemented),
             Self::NotSupported => ("not_supported", 400, GrpcStatus::InvalidArgument),
+            Self::NotImplemented => ("not_implemented", 501, GrpcStatus::Unimplemented),
             Self::Internal => ("internal", 500, GrpcStatus::Internal),
         }
     }

@@ -16,8 +16,9 @@ pub mod testing;
 
 pub use auto_complete::{AutoComplete, AutoCompleteError, FileTensors};
 pub use config::{
-    BatchingConfig, BatchingConfigError, Execution, GraphOptimization, InstanceThreads, LimitError, ModelConfig,
-    Priorities, QueuePolicy, TensorConfig, TimeoutAction, VersionPolicy, WarmupData, WarmupInput, WarmupSample,
+    Backend, BatchingConfig, BatchingConfigError, Execution, GraphOptimization, InstanceThreads, LimitError,
+    ModelConfig, Priorities, QueuePolicy, TensorConfig, TimeoutAction, VersionPolicy, WarmupData, WarmupInput,
+    WarmupSample,
 };
 pub use data_type::DataType;
 pub use engine::{

@@ -5,15 +5,9 @@ use serde::Serialize;
 
 use super::render::write;
 
-/// The server's name in its metadata.
-const SERVER_NAME: &str = "airlock";
-
-/// What Triton calls the engine that runs ONNX models.
-const PLATFORM: &str = "onnxruntime_onnx";
-
 /// The extensions of the protocol that this server has. Clients decide by this list what they may ask for, so an entry
 /// is added together with what it promises.
-pub const EXTENSIONS: [&str; 0] = [];
+pub const EXTENSIONS: [&str; 3] = ["model_repository", "model_repository(unload_dependents)", "schedule_policy"];
 
 /// A model's metadata to encode.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +16,8 @@ pub struct ModelMetadata<'a> {
     pub name: &'a str,
     /// The versions that serve, or the one asked for.
     pub versions: &'a [VersionNumber],
+    /// What Triton calls whatever runs it, such as `onnxruntime_onnx`.
+    pub platform: &'static str,
     /// Inputs and outputs, with full shapes.
     pub signature: &'a Signature,
 }
@@ -44,7 +40,7 @@ struct TensorObject<'a> {
 
 #[derive(Serialize)]
 struct ServerObject<'a> {
-    name: &'static str,
+    name: &'a str,
     version: &'a str,
     extensions: &'static [&'static str],
 }
@@ -54,17 +50,17 @@ pub fn render_metadata(out: &mut Vec<u8>, metadata: &ModelMetadata<'_>) {
     let object = ModelObject {
         name: metadata.name,
         versions: metadata.versions.iter().map(ToString::to_string).collect(),
-        platform: PLATFORM,
+        platform: metadata.platform,
         inputs: metadata.signature.inputs.iter().map(tensor_object).collect(),
         outputs: metadata.signature.outputs.iter().map(tensor_object).collect(),
     };
     write(out, &object);
 }
 
-/// Appends the server's metadata to `out`; `version` is the server's. Source: Open Inference Protocol v2, "Server
+/// Appends the server's metadata to `out`; `name` and `version` are the server's. Source: Open Inference Protocol v2, "Server
 /// Metadata Response JSON Object".
-pub fn render_server_metadata(out: &mut Vec<u8>, version: &str) {
-    write(out, &ServerObject { name: SERVER_NAME, version, extensions: &EXTENSIONS });
+pub fn render_server_metadata(out: &mut Vec<u8>, name: &str, version: &str) {
+    write(out, &ServerObject { name, version, extensions: &EXTENSIONS });
 }
 
 fn tensor_object(spec: &TensorSpec) -> TensorObject<'_> {

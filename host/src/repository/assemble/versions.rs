@@ -82,12 +82,12 @@ impl Assembler<'_> {
         unchanged && self.current_release(number).is_none() && self.problems.contains_key(&unit.to_string())
     }
 
-    /// Version folders that hold a model file. One without is perhaps being filled: it counts once it has one.
+    /// Version folders that hold a model file, where the backend has files. One without is perhaps being filled: it counts once it has one.
     fn present(&mut self, config: &ModelConfig) -> Vec<VersionNumber> {
         let mut present = Vec::new();
         for (number, files) in self.job.files.iter().filter_map(|(unit, files)| Some((version_number(unit)?, files))) {
             let file = Path::new(&number.to_string()).join(&config.model_filename);
-            if files.contains_key(&file) {
+            if files.contains_key(&file) || !config.backend.has_file() {
                 present.push(number);
                 continue;
             }

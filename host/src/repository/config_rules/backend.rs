@@ -1,16 +1,24 @@
 //! Who a configuration is for: the name, the platform and backend, and the schedulers and native code that Airlock does
 //! not run.
 
+use model::Backend;
+
 use super::Rules;
 use super::block::Block;
 
 const PLATFORM: &str = "onnxruntime_onnx";
 const BACKEND: &str = "onnxruntime";
+const IDENTITY: &str = "identity";
 
-pub(super) fn check(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
+/// What runs the model; everything that Airlock does not run is refused.
+pub(super) fn read(root: &Block<'_>, rules: &mut Rules<'_, '_>) -> Backend {
     check_name(root, rules);
-    check_pair(root, rules);
     check_refused(root, rules);
+    if root.text("backend") == IDENTITY && root.text("platform").is_empty() {
+        return Backend::Identity;
+    }
+    check_pair(root, rules);
+    Backend::OnnxRuntime
 }
 
 fn check_name(root: &Block<'_>, rules: &mut Rules<'_, '_>) {

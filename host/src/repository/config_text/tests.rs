@@ -52,7 +52,8 @@ fn a_configuration_is_read_as_triton_reads_it() {
 #[test]
 fn an_empty_file_gives_the_defaults() {
     let name = ModelName::new("m").expect("a name");
-    let defaults = ConfigDefaults { max_queue_size: NonZeroUsize::new(7).expect("not zero") };
+    let defaults =
+        ConfigDefaults { max_queue_size: NonZeroUsize::new(7).expect("not zero"), ..ConfigDefaults::default() };
     let (config, warnings) = parse_model_config(Path::new("f"), "", &name, &defaults).expect("valid");
     assert_eq!((&config, warnings), (&default_model_config(&name, &defaults), vec![]));
     assert_eq!(config.batching.queue.max_queue_size.get(), 7);

@@ -66,6 +66,7 @@ pub struct Setup {
     pub preserve_ordering: bool,
     pub priorities: Option<Priorities>,
     pub split_large_requests: bool,
+    pub held_until: usize,
 }
 
 impl Default for Setup {
@@ -84,6 +85,7 @@ impl Default for Setup {
             preserve_ordering: false,
             priorities: None,
             split_large_requests: false,
+            held_until: 0,
         }
     }
 }
@@ -123,6 +125,7 @@ impl Setup {
             execution: self.execution,
             instances,
             observer: Arc::clone(&recorder) as Arc<dyn BatchObserver>,
+            held_until: self.held_until,
         })
         .expect("starts");
         Bench { handle, control, recorder }

@@ -14,7 +14,15 @@ fn a_models_metadata() {
     };
     let versions: Vec<_> = [1, 12].into_iter().filter_map(VersionNumber::new).collect();
     let mut out = Vec::new();
-    render_metadata(&mut out, &ModelMetadata { name: "fraud \"v3\"", versions: &versions, signature: &signature });
+    render_metadata(
+        &mut out,
+        &ModelMetadata {
+            name: "fraud \"v3\"",
+            versions: &versions,
+            platform: "onnxruntime_onnx",
+            signature: &signature,
+        },
+    );
     assert_eq!(
         String::from_utf8_lossy(&out),
         concat!(
@@ -28,6 +36,12 @@ fn a_models_metadata() {
 #[test]
 fn the_servers_metadata() {
     let mut out = Vec::new();
-    render_server_metadata(&mut out, "0.1.0");
-    assert_eq!(String::from_utf8_lossy(&out), r#"{"name":"airlock","version":"0.1.0","extensions":[]}"#);
+    render_server_metadata(&mut out, "airlock", "0.1.0");
+    assert_eq!(
+        String::from_utf8_lossy(&out),
+        concat!(
+            r#"{"name":"airlock","version":"0.1.0","extensions":"#,
+            r#"["model_repository","model_repository(unload_dependents)","schedule_policy"]}"#
+        )
+    );
 }

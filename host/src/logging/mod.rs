@@ -1,8 +1,12 @@
-//! Log lines on standard error: JSON for machines, text for people. Lines are handed to a thread of their own through a
+//! Log lines on standard error or in a file: JSON for machines, text for people, or as Triton writes them. Lines are handed to a thread of their own through a
 //! bounded queue, so that a reader that stalls or is gone costs lines and never a request: what does not fit is dropped
 //! and counted.
 
+mod triton;
+
+use std::fs::File;
 use std::io::{self, IsTerminal as _, Write};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -12,7 +16,8 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::settings::LogFormat;
+use crate::settings::{LogFormat, LogSettings};
+use triton::{TimeStyle, TritonFormat};
 
 /// Lines waiting to be written.
 pub const LINES_WAITING_MAX: usize = 8_192;
@@ -27,28 +32,51 @@ static QUEUE: LazyLock<Mutex<Option<SyncSender<Message>>>> = LazyLock::new(|| Mu
 
 enum Message {
     Line(Vec<u8>),
+    /// Write to this file from now on.
+    To(File),
     /// Answer once everything before has been written.
     Flush(SyncSender<()>),
 }
 
 /// Why logging does not start.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}; a filter is a list such as info or airlock=debug,warn")]
-pub struct FilterError(#[from] ParseError);
+pub enum LogError {
+    /// The filter is none.
+    #[error("{0}; a filter is a list such as info or airlock=debug,warn")]
+    Filter(#[from] ParseError),
+    /// The file cannot be written.
+    #[error("opening the log file {}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
 
-/// Starts logging for the process. `format` decides by terminal where it is not given.
+/// Starts logging for the process. The terminal decides the format where none is given.
 ///
 /// # Errors
-/// When `filter` is not a filter.
-pub fn start(filter: &str, format: Option<LogFormat>) -> Result<(), FilterError> {
-    let filter: EnvFilter = EnvFilter::builder().parse(filter)?;
-    let terminal = io::stderr().is_terminal();
-    let format = format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });
+/// A [`LogError`].
+pub fn start(settings: &LogSettings) -> Result<(), LogError> {
+    let filter: EnvFilter = EnvFilter::builder().parse(&settings.filter)?;
+    let terminal = settings.file.is_none() && io::stderr().is_terminal();
+    if let Some(path) = &settings.file {
+        let file = File::options().append(true).create(true).open(path);
+        let file = file.map_err(|error| LogError::File { path: path.clone(), error })?;
+        if let Some(queue) = queue() {
+            // Nothing has been logged yet, so there is room.
+            let _ = queue.try_send(Message::To(file));
+        }
+    }
+    let format = settings.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Lines);
     // A second start, as tests in one process make, keeps the first.
     let _ = match format {
         LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
         LogFormat::Text => builder.with_ansi(terminal).with_target(false).try_init(),
+        LogFormat::Default => builder.event_format(TritonFormat(TimeStyle::MonthAndDay)).try_init(),
+        LogFormat::Iso8601 => builder.event_format(TritonFormat(TimeStyle::Iso8601)).try_init(),
     };
     Ok(())
 }
@@ -81,13 +109,19 @@ fn start_writer() -> Option<SyncSender<Message>> {
 }
 
 fn write_lines(receiver: &Receiver<Message>) {
+    let mut file: Option<File> = None;
     for message in receiver {
         match message {
             Message::Line(line) => {
-                if io::stderr().write_all(&line).is_err() {
+                let written = match &mut file {
+                    Some(file) => file.write_all(&line),
+                    None => io::stderr().write_all(&line),
+                };
+                if written.is_err() {
                     LINES_DROPPED.fetch_add(1, Ordering::Relaxed);
                 }
             }
+            Message::To(to) => file = Some(to),
             // Whoever waited has given up otherwise.
             Message::Flush(done) => drop(done.try_send(())),
         }

@@ -1,0 +1,138 @@
+//! The repository index: every model that is known or lies in a repository, with what serves of it and why the rest does
+//! not. Pure but for the listing of the folders.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use model::ModelName;
+use serde::Serialize;
+
+use super::scan::{Unit, model_names};
+use crate::registry::{ModelMap, ServedModel};
+
+/// A line of the index. Source: Triton's model repository extension, "Index".
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct IndexEntry {
+    /// The model.
+    pub name: String,
+    /// The version, where the line is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Its state; none where nobody has asked for the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<IndexState>,
+    /// Why it does not serve, or why what should replace it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Triton's states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum IndexState {
+    /// It serves.
+    Ready,
+    /// It does not.
+    Unavailable,
+    /// It is being loaded, and nothing of it serves yet.
+    Loading,
+}
+
+/// The names of all models in the repositories; those that cannot be listed add none. Blocks.
+#[must_use]
+pub fn names_on_disk(roots: &[PathBuf]) -> BTreeSet<ModelName> {
+    roots.iter().filter_map(|root| model_names(root).ok()).flatten().collect()
+}
+
+/// The index, by name and version.
+#[must_use]
+pub fn index(map: &ModelMap, on_disk: &BTreeSet<ModelName>) -> Vec<IndexEntry> {
+    let served = map.models().map(|model| (model.name.clone(), entries_of(model)));
+    let unloaded = map.unloaded().map(|(name, versions)| {
+        let line = |version| line(name, version, IndexState::Unavailable, Some("unloaded".to_owned()));
+        let lines = versions.iter().map(|version| line(Some(version.to_string())));
+        (name.clone(), if versions.is_empty() { vec![line(None)] } else { lines.collect() })
+    });
+    let mut models: Vec<(ModelName, Vec<IndexEntry>)> = served.chain(unloaded).collect();
+    let mut known: BTreeSet<ModelName> = models.iter().map(|(name, _)| name.clone()).collect();
+    for name in map.loading().filter(|name| !known.contains(*name)) {
+        models.push((name.clone(), vec![line(name, None, IndexState::Loading, None)]));
+    }
+    known.extend(map.loading().cloned());
+    let unknown = on_disk.difference(&known).map(|name| {
+        (name.clone(), vec![IndexEntry { name: name.to_string(), version: None, state: None, reason: None }])
+    });
+    models.extend(unknown);
+    models.sort_by(|one, other| one.0.cmp(&other.0));
+    models.into_iter().flat_map(|(_, entries)| entries).collect()
+}
+
+fn line(name: &ModelName, version: Option<String>, state: IndexState, reason: Option<String>) -> IndexEntry {
+    IndexEntry { name: name.to_string(), version, state: Some(state), reason }
+}
+
+/// Versions that serve, each with what should replace it and does not, then those that do not; where there are none of
+/// either, the model with all its problems.
+fn entries_of(model: &ServedModel) -> Vec<IndexEntry> {
+    let of_version = |part: &str| part.strip_prefix("version ").map(str::to_owned);
+    let (versions, others): (Vec<_>, Vec<_>) = model.problems.iter().partition(|(part, _)| of_version(part).is_some());
+    let others: Vec<String> = others.into_iter().map(|(part, reason)| format!("{part}: {reason}")).collect();
+    let mut entries = Vec::new();
+    for number in model.releases.keys() {
+        let own = model.problems.get(&Unit::Version(*number).to_string());
+        let reasons: Vec<&str> = own.into_iter().chain(&others).map(String::as_str).collect();
+        let reason = (!reasons.is_empty()).then(|| reasons.join("; "));
+        entries.push(line(&model.name, Some(number.to_string()), IndexState::Ready, reason));
+    }
+    for (part, reason) in versions {
+        let version = of_version(part).filter(|text| !model.releases.keys().any(|number| number.to_string() == *text));
+        if let Some(version) = version {
+            entries.push(line(&model.name, Some(version), IndexState::Unavailable, Some(reason.clone())));
+        }
+    }
+    if entries.is_empty() {
+        let reason = (!others.is_empty()).then(|| others.join("; "));
+        entries.push(line(&model.name, None, IndexState::Unavailable, reason));
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::registry::ModelRegistry;
+
+    fn name(text: &str) -> ModelName {
+        ModelName::new(text).expect("a name")
+    }
+
+    fn known(text: &str, problems: &[(&str, &str)]) -> Arc<ServedModel> {
+        let problems = problems.iter().map(|&(part, reason)| (part.to_owned(), reason.to_owned())).collect();
+        Arc::new(ServedModel { problems, ..ServedModel::empty(name(text)) })
+    }
+
+    #[test]
+    fn what_does_not_serve_says_why() {
+        let registry = ModelRegistry::default();
+        registry.publish(known("broken", &[("config.pbtxt", "no config"), ("plugin", "no plugin")]));
+        registry.publish(known("half", &[("version 2", "no model"), ("version 1", "cut short")]));
+        registry.publish(known("gone", &[]));
+        registry.unload(&name("gone"));
+        registry.begin_loading(&name("coming"));
+        let on_disk = ["asleep", "broken", "coming", "gone", "half"].into_iter().map(name).collect();
+        let lines: Vec<String> = index(&registry.snapshot(), &on_disk)
+            .iter()
+            .map(|entry| serde_json::to_string(entry).expect("strings always serialize"))
+            .collect();
+        insta::assert_snapshot!(lines.join("\n"), @r#"
+        {"name":"asleep"}
+        {"name":"broken","state":"UNAVAILABLE","reason":"config.pbtxt: no config; plugin: no plugin"}
+        {"name":"coming","state":"LOADING"}
+        {"name":"gone","state":"UNAVAILABLE","reason":"unloaded"}
+        {"name":"half","version":"1","state":"UNAVAILABLE","reason":"cut short"}
+        {"name":"half","version":"2","state":"UNAVAILABLE","reason":"no model"}
+        "#);
+    }
+}

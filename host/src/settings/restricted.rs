@@ -1,0 +1,192 @@
+//! `--http-restricted-api`: kinds of requests that must bring a header with a value, as Triton restricts them.
+
+use std::collections::BTreeMap;
+
+use super::triton::TritonArgs;
+
+/// Kinds of requests, by Triton's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ApiKind {
+    /// Live and ready.
+    Health,
+    /// Server and model metadata.
+    Metadata,
+    /// Infer and predict.
+    Inference,
+    /// Shared memory regions.
+    SharedMemory,
+    /// A model's configuration.
+    ModelConfig,
+    /// Index, load and unload.
+    ModelRepository,
+    /// Statistics.
+    Statistics,
+    /// Trace settings.
+    Trace,
+    /// Log settings.
+    Logging,
+}
+
+impl ApiKind {
+    const NAMES: [(&str, Self); 9] = [
+        ("health", Self::Health),
+        ("metadata", Self::Metadata),
+        ("inference", Self::Inference),
+        ("shared-memory", Self::SharedMemory),
+        ("model-config", Self::ModelConfig),
+        ("model-repository", Self::ModelRepository),
+        ("statistics", Self::Statistics),
+        ("trace", Self::Trace),
+        ("logging", Self::Logging),
+    ];
+
+    /// The kind of a request to this path; `None` where there is no such route.
+    #[must_use]
+    pub fn of_path(path: &str) -> Option<Self> {
+        let mut segments = path.trim_start_matches('/').split('/');
+        match (segments.next()?, segments.next(), segments.next(), segments.next_back()) {
+            ("v2", None | Some(""), ..) => Some(Self::Metadata),
+            ("v2", Some("health"), ..) => Some(Self::Health),
+            ("v2", Some("repository"), ..) => Some(Self::ModelRepository),
+            ("v2", Some("systemsharedmemory" | "cudasharedmemory"), ..) => Some(Self::SharedMemory),
+            ("v2", Some("trace"), ..) => Some(Self::Trace),
+            ("v2", Some("logging"), ..) => Some(Self::Logging),
+            ("v2", Some("models"), Some("stats"), None) => Some(Self::Statistics),
+            ("v2", Some("models"), Some(_), last) => Some(match last {
+                Some("ready") => Self::Health,
+                Some("infer" | "generate" | "generate_stream") => Self::Inference,
+                Some("config") => Self::ModelConfig,
+                Some("stats") => Self::Statistics,
+                _ if path.ends_with("/trace/setting") => Self::Trace,
+                _ => Self::Metadata,
+            }),
+            ("v1", Some("models"), Some(_), _) if path.contains(':') => Some(Self::Inference),
+            ("v1", Some("models"), Some(_), _) => Some(Self::Metadata),
+            _ => None,
+        }
+    }
+}
+
+/// What each restricted kind of requests must bring.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RestrictedApis {
+    required: BTreeMap<ApiKind, RequiredHeader>,
+}
+
+/// A header that a request must bring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequiredHeader {
+    /// Its name, in lower case.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+impl RestrictedApis {
+    /// What a request of this kind must bring.
+    #[must_use]
+    pub fn required(&self, kind: ApiKind) -> Option<&RequiredHeader> {
+        self.required.get(&kind)
+    }
+
+    /// Whether nothing is restricted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.required.is_empty()
+    }
+
+    pub(super) fn of(args: &TritonArgs, problems: &mut Vec<String>) -> Self {
+        let mut apis = Self::default();
+        for text in &args.http_restricted_api {
+            if let Err(problem) = apis.add(text) {
+                problems.push(format!("http_restricted_api {}: {problem}", without_value(text)));
+            }
+        }
+        apis
+    }
+
+    fn add(&mut self, text: &str) -> Result<(), String> {
+        let parts = text.split_once(':').and_then(|(kinds, header)| Some((kinds, header.split_once('=')?)));
+        let Some((kinds, (name, value))) = parts.filter(|(_, (name, _))| !name.is_empty()) else {
+            return Err("it must be API[,API]:HEADER=VALUE".to_owned());
+        };
+        let header = RequiredHeader { name: name.to_ascii_lowercase(), value: value.to_owned() };
+        for kind in kinds.split(',') {
+            let Some((_, known)) = ApiKind::NAMES.iter().find(|(name, _)| *name == kind) else {
+                let names: Vec<_> = ApiKind::NAMES.iter().map(|(name, _)| *name).collect();
+                return Err(format!("there is no API '{kind}'; there are {}", names.join(", ")));
+            };
+            if self.required.insert(*known, header.clone()).is_some() {
+                return Err(format!("the API '{kind}' is restricted twice"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The value is a secret, so it is not shown.
+fn without_value(text: &str) -> String {
+    match text.split_once('=') {
+        Some((before, _)) => format!("\"{before}=…\""),
+        None => format!("{text:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apis(given: &[&str]) -> (RestrictedApis, Vec<String>) {
+        let http_restricted_api = given.iter().map(|&text| text.to_owned()).collect();
+        let mut problems = Vec::new();
+        (RestrictedApis::of(&TritonArgs { http_restricted_api, ..TritonArgs::default() }, &mut problems), problems)
+    }
+
+    #[test]
+    fn restrictions_are_read() {
+        let (apis, problems) = apis(&["model-repository,model-config:X-Admin-Key=a=b", "health:k=v"]);
+        assert!(problems.is_empty(), "{problems:?}");
+        let header = RequiredHeader { name: "x-admin-key".to_owned(), value: "a=b".to_owned() };
+        assert_eq!(apis.required(ApiKind::ModelRepository), Some(&header));
+        assert_eq!(apis.required(ApiKind::ModelConfig), Some(&header));
+        assert_eq!(apis.required(ApiKind::Inference), None);
+    }
+
+    #[test]
+    fn wrong_restrictions_are_refused_without_their_secrets() {
+        let (_, problems) = apis(&["health", "helth:k=secret", "health:k=v", "health:k=secret", "health:=secret"]);
+        assert_eq!(problems.len(), 4, "{problems:?}");
+        assert!(problems.iter().all(|problem| !problem.contains("secret")), "{problems:?}");
+        assert_eq!(problems[0], "http_restricted_api \"health\": it must be API[,API]:HEADER=VALUE");
+        assert_eq!(problems[2], "http_restricted_api \"health:k=…\": the API 'health' is restricted twice");
+    }
+
+    #[test]
+    fn every_route_has_its_kind() {
+        let cases = [
+            ("/v2", Some(ApiKind::Metadata)),
+            ("/v2/", Some(ApiKind::Metadata)),
+            ("/v2/health/ready", Some(ApiKind::Health)),
+            ("/v2/models/m", Some(ApiKind::Metadata)),
+            ("/v2/models/m/ready", Some(ApiKind::Health)),
+            ("/v2/models/m/versions/1", Some(ApiKind::Metadata)),
+            ("/v2/models/m/versions/1/ready", Some(ApiKind::Health)),
+            ("/v2/models/m/versions/1/infer", Some(ApiKind::Inference)),
+            ("/v2/models/m/infer", Some(ApiKind::Inference)),
+            ("/v2/models/m/config", Some(ApiKind::ModelConfig)),
+            ("/v2/models/m/stats", Some(ApiKind::Statistics)),
+            ("/v2/models/stats", Some(ApiKind::Statistics)),
+            ("/v2/models/m/trace/setting", Some(ApiKind::Trace)),
+            ("/v2/repository/index", Some(ApiKind::ModelRepository)),
+            ("/v2/repository/models/m/load", Some(ApiKind::ModelRepository)),
+            ("/v2/systemsharedmemory/status", Some(ApiKind::SharedMemory)),
+            ("/v2/logging", Some(ApiKind::Logging)),
+            ("/v1/models/m:predict", Some(ApiKind::Inference)),
+            ("/v1/models/m/versions/1:predict", Some(ApiKind::Inference)),
+            ("/nowhere", None),
+        ];
+        for (path, kind) in cases {
+            assert_eq!(ApiKind::of_path(path), kind, "{path}");
+        }
+    }
+}
