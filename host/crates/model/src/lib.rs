@@ -5,6 +5,7 @@
 mod auto_complete;
 mod config;
 mod data_type;
+mod declaration;
 mod engine;
 mod error_code;
 mod moment;
@@ -20,6 +21,7 @@ pub use config::{
     Priorities, QueuePolicy, TensorConfig, TimeoutAction, VersionPolicy, WarmupData, WarmupInput, WarmupSample,
 };
 pub use data_type::DataType;
+pub use declaration::Declaration;
 pub use engine::{
     BatchLayout, BatchOutput, Completion, EngineError, LoadError, LoadRequest, LoadedModel, ModelInstance, ModelLoader,
     Slot,
