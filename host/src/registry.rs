@@ -14,6 +14,7 @@ use crate::failure::RequestFailure;
 use crate::generation::PluginGeneration;
 use crate::janitor::{Chore, ChoreSender};
 use crate::metrics::VersionMetrics;
+use crate::repository::declared_config::{DeclaredConfig, Labels};
 
 /// The served models, readable without a lock.
 #[derive(Default)]
@@ -37,7 +38,7 @@ pub struct ServedModel {
     /// The model's name.
     pub name: ModelName,
     /// Its configuration in force; `None` while none was readable.
-    pub config: Option<Arc<ModelConfig>>,
+    pub config: Option<Arc<DeclaredConfig>>,
     /// Served versions.
     pub releases: BTreeMap<VersionNumber, Arc<Release>>,
     /// Why parts of the desired state do not serve, by part (`config.pbtxt`, `plugin`, `version 2`).
@@ -101,7 +102,7 @@ pub struct LoadedVersion {
     /// Content hash of what it was loaded from.
     pub digest: Arc<str>,
     /// The configuration its folder declares.
-    pub declared: Arc<ModelConfig>,
+    pub declared: Arc<DeclaredConfig>,
     /// The same with what only the model's file could tell.
     pub config: Arc<ModelConfig>,
     /// Inputs and outputs.
@@ -121,7 +122,7 @@ pub struct LoadedVersion {
 pub struct LoadedVersionParts {
     pub number: VersionNumber,
     pub digest: Arc<str>,
-    pub declared: Arc<ModelConfig>,
+    pub declared: Arc<DeclaredConfig>,
     pub config: Arc<ModelConfig>,
     pub signature: Arc<Signature>,
     pub batch: BatchHandle,
@@ -148,6 +149,12 @@ impl LoadedVersion {
             chores: parts.chores,
             draining: OnceLock::new(),
         }
+    }
+
+    /// The labels of its outputs.
+    #[must_use]
+    pub fn labels(&self) -> &Labels {
+        &self.declared.labels
     }
 
     /// It has been replaced: `gauge` counts it until it is freed.

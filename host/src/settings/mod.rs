@@ -15,6 +15,8 @@ use plugin::RuntimeConfig;
 pub use args::{LogFormat, ServeArgs};
 use bounds::Bounds;
 
+use crate::repository::config_choice::ConfigChoice;
+
 /// Checked settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -32,6 +34,8 @@ pub struct Settings {
     pub limits: RequestLimits,
     /// When the repository is looked at.
     pub rescan: Rescan,
+    /// Which file is a model's configuration.
+    pub config_choice: ConfigChoice,
     /// Waiting requests of a version whose config names no bound.
     pub max_queue_size: NonZeroUsize,
     /// Threads that load and compile.
@@ -151,6 +155,7 @@ impl Settings {
                 interval: bounds.millis("rescan_ms", args.rescan_ms, 5_000, (10, 86_400_000)),
                 rehash: Duration::from_secs(bounds.within_u64("rehash_secs", args.rehash_secs, 3_600, (1, 31_536_000))),
             },
+            config_choice: ConfigChoice::default(),
             max_queue_size: bounds.at_least_one(
                 "max_queue_size",
                 args.max_queue_size,

@@ -12,6 +12,7 @@ use airlock::http::{HttpState, metrics_text, router};
 use airlock::janitor::{Janitor, chore_queue};
 use airlock::metrics::Metrics;
 use airlock::registry::{ModelRegistry, PluginSlot, Release};
+use airlock::repository::config_choice::ConfigChoice;
 use airlock::repository::config_text::ConfigDefaults;
 use airlock::repository::history::History;
 use airlock::repository::private_copy::LoadingFolder;
@@ -69,6 +70,7 @@ impl Host {
             chores: chores.clone(),
             history: History::new(state_dir, 2),
             loading: LoadingFolder::new(state_dir),
+            config_choice: ConfigChoice::default(),
             defaults: ConfigDefaults::default(),
             verification: Verification::RunSamples,
             sample_timeout: PATIENCE,
