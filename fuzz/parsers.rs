@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use airlock::http::v2_json::{InferAnswer, InferContext, parse_infer, render_infer};
-use airlock::repository::config_text::{ConfigDefaults, parse_model_config};
+use airlock::repository::config_text::{ConfigContext, ConfigDefaults, parse_model_config};
 use airlock::repository::plugin_toml::parse_plugin_toml;
 use model::{DataType, ModelName, Signature, Tensor, TensorSpec};
 use plugin::{RuntimeConfig, SandboxRuntime};
@@ -47,8 +47,9 @@ pub(crate) fn config_pbtxt(text: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else { return };
     let Ok(name) = ModelName::new("m") else { return };
     let file = Path::new("m/config.pbtxt");
-    match parse_model_config(file, text, &name, &ConfigDefaults::default()) {
-        Ok((config, _)) => assert_eq!(config.name, name, "a configuration is of the folder it lies in"),
+    let context = ConfigContext { model: &name, dir: Path::new("m"), defaults: &ConfigDefaults::default() };
+    match parse_model_config(file, text, &context) {
+        Ok((config, _)) => assert_eq!(config.model.name, name, "a configuration is of the folder it lies in"),
         Err(problems) => {
             assert!(!problems.is_empty(), "a refusal has a reason");
             assert!(problems.iter().all(|problem| !problem.to_string().is_empty()));

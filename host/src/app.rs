@@ -134,6 +134,7 @@ impl App {
             chores: chores.clone(),
             history: History::new(&settings.state_dir, settings.history_keep),
             loading,
+            config_choice: settings.loading.config_choice.clone(),
             defaults: ConfigDefaults::of(settings),
             load_retries: settings.loading.retries,
             headroom_bytes: settings.loading.headroom_bytes,

@@ -19,7 +19,8 @@ use crate::janitor::chore_queue;
 use crate::metrics::Metrics;
 use crate::registry::{PluginSlot, Release, ServedModel};
 use crate::repository::assemble::{Basis, Job, JobResult, assemble};
-use crate::repository::config_text::{ConfigDefaults, parse_model_config};
+use crate::repository::config_correction::Correction;
+use crate::repository::config_text::{ConfigContext, ConfigDefaults, parse_model_config};
 use crate::repository::content::Pieces;
 use crate::repository::history::History;
 use crate::repository::plugin_toml::parse_plugin_toml;
@@ -59,7 +60,7 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
         report.error(&format!("{}: {reason}", path.display()));
     }
     for (name, files) in &found.models {
-        read_all(name, files, &ConfigDefaults::of(settings), &mut report);
+        read_all(name, files, settings, &mut report);
     }
     let mode = if args.update_samples { SampleMode::Record } else { SampleMode::Compare };
     match build_workshop(settings) {
@@ -109,6 +110,15 @@ impl CheckReport {
         }
     }
 
+    /// What to write where a configuration and its model file disagree.
+    fn correction(&mut self, subject: &str, correction: &Correction) {
+        let lines = correction.lines().join("\n    ");
+        self.error(&format!(
+            "{subject}: {}\n  write in the configuration, in place of its own fields of these names:\n    {lines}",
+            correction.problem()
+        ));
+    }
+
     /// The problems of one file. The loader tells them again, all in one text, which is not printed then.
     fn problems(&mut self, problems: &[Problem]) {
         problems.iter().for_each(|problem| self.problem(problem));
@@ -127,11 +137,12 @@ impl CheckReport {
 }
 
 /// Reads every file that people write by hand.
-fn read_all(name: &ModelName, files: &ModelFiles, defaults: &ConfigDefaults, report: &mut CheckReport) {
-    let config_file = files.dir.join("config.pbtxt");
+fn read_all(name: &ModelName, files: &ModelFiles, settings: &Settings, report: &mut CheckReport) {
+    let config_file = settings.loading.config_choice.file(&files.dir);
     let parsed = read_text(&config_file).and_then(|text| {
         let Some(text) = text else { return Ok(Vec::new()) };
-        parse_model_config(&config_file, &text, name, defaults).map(|(_, warnings)| warnings)
+        let context = ConfigContext { model: name, dir: &files.dir, defaults: &ConfigDefaults::of(settings) };
+        parse_model_config(&config_file, &text, &context).map(|(_, warnings)| warnings)
     });
     match parsed {
         Ok(warnings) => warnings.iter().for_each(|warning| report.problem(warning)),
@@ -184,6 +195,7 @@ fn build_workshop(settings: &Settings) -> anyhow::Result<Bench> {
         chores,
         history: History::new(state.path(), 1),
         loading: LoadingFolder::new(state.path()),
+        config_choice: settings.loading.config_choice.clone(),
         defaults: ConfigDefaults::of(settings),
         load_retries: settings.loading.retries,
         headroom_bytes: settings.loading.headroom_bytes,
@@ -218,7 +230,9 @@ impl Bench {
             }
         };
         for record in &assembly.records {
-            if let Some(reason) = record.reason.as_ref().filter(|reason| !report.said.contains(*reason)) {
+            if let Some(correction) = &record.correction {
+                report.correction(&format!("{}: {}", files.dir.display(), record.part), correction);
+            } else if let Some(reason) = record.reason.as_ref().filter(|reason| !report.said.contains(*reason)) {
                 report.error(&format!("{}: {}: {reason}", files.dir.display(), record.part));
             }
         }

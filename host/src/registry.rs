@@ -14,6 +14,7 @@ use crate::failure::RequestFailure;
 use crate::generation::PluginGeneration;
 use crate::janitor::{Chore, ChoreSender};
 use crate::metrics::VersionMetrics;
+use crate::repository::declared_config::{DeclaredConfig, Labels};
 
 /// The served models, readable without a lock.
 #[derive(Default)]
@@ -41,7 +42,7 @@ pub struct ServedModel {
     /// The model's name.
     pub name: ModelName,
     /// Its configuration in force; `None` while none was readable.
-    pub config: Option<Arc<ModelConfig>>,
+    pub config: Option<Arc<DeclaredConfig>>,
     /// Served versions.
     pub releases: BTreeMap<VersionNumber, Arc<Release>>,
     /// Why parts of the desired state do not serve, by part (`config.pbtxt`, `plugin`, `version 2`).
@@ -105,7 +106,7 @@ pub struct LoadedVersion {
     /// Content hash of what it was loaded from.
     pub digest: Arc<str>,
     /// The configuration its folder declares.
-    pub declared: Arc<ModelConfig>,
+    pub declared: Arc<DeclaredConfig>,
     /// The same with what only the model's file could tell.
     pub config: Arc<ModelConfig>,
     /// Inputs and outputs.
@@ -125,7 +126,7 @@ pub struct LoadedVersion {
 pub struct LoadedVersionParts {
     pub number: VersionNumber,
     pub digest: Arc<str>,
-    pub declared: Arc<ModelConfig>,
+    pub declared: Arc<DeclaredConfig>,
     pub config: Arc<ModelConfig>,
     pub signature: Arc<Signature>,
     pub batch: BatchHandle,
@@ -152,6 +153,12 @@ impl LoadedVersion {
             chores: parts.chores,
             draining: OnceLock::new(),
         }
+    }
+
+    /// The labels of its outputs.
+    #[must_use]
+    pub fn labels(&self) -> &Labels {
+        &self.declared.labels
     }
 
     /// It has been replaced: `gauge` counts it until it is freed.
@@ -184,18 +191,7 @@ impl ModelRegistry {
     /// A [`RequestFailure`] with Triton's text: unknown model, unknown version, nothing served.
     pub fn pin(&self, model: &str, version: Option<&str>) -> Result<Arc<Release>, RequestFailure> {
         let map = self.map.load();
-        let served = map.model(model)?;
-        let release = match version {
-            None => served.releases.values().next_back(),
-            Some(text) => {
-                let number = parse_version(text)?;
-                match served.releases.get(&number) {
-                    Some(release) => Some(release),
-                    None => return Err(unknown_version(model, text)),
-                }
-            }
-        };
-        release.map(Arc::clone).ok_or_else(|| served.not_available())
+        map.model(model)?.release(version).map(Arc::clone)
     }
 
     /// Publishes `served` in one store and returns what it replaces.
@@ -292,6 +288,20 @@ impl ModelMap {
 }
 
 impl ServedModel {
+    /// The release of `version`, or of the highest version that serves.
+    ///
+    /// # Errors
+    /// Triton's text for a version that is none or not served, and where nothing is.
+    pub fn release(&self, version: Option<&str>) -> Result<&Arc<Release>, RequestFailure> {
+        match version {
+            None => self.releases.values().next_back().ok_or_else(|| self.not_available()),
+            Some(text) => {
+                let release = self.releases.get(&parse_version(text)?);
+                release.ok_or_else(|| unknown_version(self.name.as_str(), text))
+            }
+        }
+    }
+
     fn not_available(&self) -> RequestFailure {
         let mut text = format!("Request for unknown model: '{}' has no available versions", self.name);
         for (part, problem) in &self.problems {

@@ -20,6 +20,7 @@ use super::{HttpState, answer};
 use crate::failure::RequestFailure;
 use crate::pipeline::{self, Waiting};
 use crate::registry::{LoadedVersion, Release};
+use crate::repository::config_json::model_config_json;
 
 /// A model, and the version where the path names one.
 type Target = Path<Vec<(String, String)>>;
@@ -82,6 +83,20 @@ pub(super) async fn model_metadata(State(state): State<Arc<HttpState>>, target: 
     let mut body = Vec::new();
     render_metadata(&mut body, &metadata);
     answer::with_version(answer::json(body), &release)
+}
+
+/// `GET /v2/models/{model}[/versions/{version}]/config`: the configuration as Triton prints it.
+pub(super) async fn model_config(State(state): State<Arc<HttpState>>, target: Target) -> Response<Body> {
+    let (model, version) = split(&target);
+    let map = state.registry.snapshot();
+    let found = map.model(model).and_then(|served| Ok((served, served.release(version)?)));
+    match found {
+        Ok((served, release)) => {
+            let config = answer::json(model_config_json(served, &release.version));
+            answer::with_version(config, release)
+        }
+        Err(failure) => answer::failure(&failure),
+    }
 }
 
 /// `POST /v2/models/{model}[/versions/{version}]/infer`.

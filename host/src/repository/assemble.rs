@@ -10,12 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::{ModelConfig, ModelName, VersionNumber};
+use model::{ModelName, VersionNumber};
 
+use super::config_correction::Correction;
 use super::content::{Pieces, PluginContent, component_is_whole, read_bounded};
 use super::control::Answer;
+use super::declared_config::DeclaredConfig;
 use super::scan::{Files, Unit, scan_model};
-use super::workshop::{Workshop, texts};
+use super::workshop::{VersionError, Workshop, texts};
 use crate::generation::PluginGeneration;
 use crate::metrics::SwapOutcome;
 use crate::registry::{Release, ServedModel};
@@ -24,7 +26,7 @@ use crate::registry::{Release, ServedModel};
 #[derive(Clone, Default)]
 pub struct Basis {
     /// The configuration in force.
-    pub config: Option<Arc<ModelConfig>>,
+    pub config: Option<Arc<DeclaredConfig>>,
     /// Model-level plugin pieces in force.
     pub shared: Arc<Pieces>,
     /// The generation made of them.
@@ -94,17 +96,26 @@ pub struct SwapRecord {
     pub generation: Option<u64>,
     /// Why it failed.
     pub reason: Option<String>,
+    /// What to write in the configuration instead, where that is why.
+    pub correction: Option<Box<Correction>>,
 }
 
 /// A refused candidate.
 struct Refusal {
     outcome: SwapOutcome,
     reason: String,
+    correction: Option<Box<Correction>>,
 }
 
 impl Refusal {
     fn build(reason: &impl ToString) -> Self {
-        Self { outcome: SwapOutcome::FailedToBuild, reason: reason.to_string() }
+        Self { outcome: SwapOutcome::FailedToBuild, reason: reason.to_string(), correction: None }
+    }
+
+    fn version(error: VersionError) -> Self {
+        let reason = error.to_string();
+        let correction = if let VersionError::Disagrees(correction) = error { Some(correction) } else { None };
+        Self { outcome: SwapOutcome::FailedToBuild, reason, correction }
     }
 
     fn verification(failures: &[String]) -> Self {
@@ -113,7 +124,7 @@ impl Refusal {
              --update-samples)",
             failures.join("; ")
         );
-        Self { outcome: SwapOutcome::FailedToVerify, reason }
+        Self { outcome: SwapOutcome::FailedToVerify, reason, correction: None }
     }
 }
 
@@ -196,7 +207,11 @@ impl<'a> Assembler<'a> {
         }
     }
 
-    fn finish(mut self, config: Option<Arc<ModelConfig>>, releases: BTreeMap<VersionNumber, Arc<Release>>) -> Assembly {
+    fn finish(
+        mut self,
+        config: Option<Arc<DeclaredConfig>>,
+        releases: BTreeMap<VersionNumber, Arc<Release>>,
+    ) -> Assembly {
         self.next.own.retain(|number, _| self.job.files.contains_key(&Unit::Version(*number)));
         let name = self.job.name.clone();
         self.next.config.clone_from(&config);
@@ -211,6 +226,7 @@ impl<'a> Assembler<'a> {
             outcome: refusal.outcome,
             generation,
             reason: Some(refusal.reason),
+            correction: refusal.correction,
         });
     }
 
@@ -221,10 +237,11 @@ impl<'a> Assembler<'a> {
             outcome: SwapOutcome::Published,
             generation,
             reason: None,
+            correction: None,
         });
     }
 
-    fn config(&mut self) -> Result<Arc<ModelConfig>, Refusal> {
+    fn config(&mut self) -> Result<Arc<DeclaredConfig>, Refusal> {
         if !self.job.changed.contains(&Unit::Config)
             && let Some(config) = &self.next.config
         {

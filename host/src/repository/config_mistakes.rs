@@ -135,17 +135,22 @@ impl Search<'_, '_> {
     fn unknown(&mut self, field: &Field, message: &MessageDescriptor, path: &str) {
         let owner = path.rsplit_once('.').map_or("the model", |(owner, _)| owner);
         let name = &field.name;
-        let fix = special_fix(message.name(), name).map(str::to_owned);
-        let fix = fix.or_else(|| place_fix(name, message, path)).or_else(|| {
-            let fields: Vec<_> = message.fields().map(|field| field.name().to_owned()).collect();
-            did_you_mean(name, fields.iter().map(String::as_str))
-        });
+        let fix = fix_for_unknown(name, message, path);
         self.add(field.at..field.value_at + 1, path, format!("'{name}' is not a field of {owner}"), fix);
     }
 }
 
+/// What to write instead of a field that `message` does not have.
+pub(super) fn fix_for_unknown(name: &str, message: &MessageDescriptor, path: &str) -> Option<String> {
+    let fix = special_fix(message.name(), name).map(str::to_owned);
+    fix.or_else(|| place_fix(name, message, path)).or_else(|| {
+        let fields: Vec<_> = message.fields().map(|field| field.name().to_owned()).collect();
+        did_you_mean(name, fields.iter().map(String::as_str))
+    })
+}
+
 /// The enum's name that `word` stands for, compared without the prefix all of them share.
-fn meant_enum_value<'n>(word: &str, names: &'n [String]) -> Option<&'n String> {
+pub(super) fn meant_enum_value<'n>(word: &str, names: &'n [String]) -> Option<&'n String> {
     const OTHER_NAMES: [(&str, &str); 9] = [
         ("BYTES", "STRING"),
         ("DOUBLE", "FP64"),

@@ -2,10 +2,12 @@
 //! reason, or accepted and named in a warning. Texts are Triton's wherever Triton has one. Nothing here stops at the
 //! first problem; a value that is refused is replaced by its default so that the rest can be checked too.
 
+mod agents;
 mod backend;
 mod block;
 mod ignored;
 mod instances;
+mod labels;
 mod scheduling;
 mod settings;
 mod tensors;
@@ -13,16 +15,20 @@ mod warmup;
 
 use std::path::{Component, Path};
 
-use model::{ModelConfig, ModelName};
+use model::ModelName;
 use prost_reflect::DynamicMessage;
 
-use super::config_text::{ConfigDefaults, Node, default_model_config};
+use super::config_text::{ConfigContext, ConfigDefaults, Node};
+use super::declared_config::{ConfigDocument, DeclaredConfig};
 use super::problem::Report;
+pub(super) use agents::MD5_PREFIX;
 use block::Block;
 
 /// The rules at work on one file.
 struct Rules<'r, 'f> {
     model: &'r ModelName,
+    /// The model's folder.
+    dir: &'r Path,
     defaults: &'r ConfigDefaults,
     /// Whether requests have a batch dimension.
     batches: bool,
@@ -36,16 +42,20 @@ impl Rules<'_, '_> {
     }
 }
 
-/// Builds the configuration `message` asks for; what it must not ask for goes to `report`.
+/// Builds the configuration `message` asks for; what it must not ask for goes to `report`. `node` is the tree of its
+/// text, where it has one.
 pub(super) fn build(
-    message: &DynamicMessage,
-    node: &Node,
-    (model, defaults): (&ModelName, &ConfigDefaults),
+    message: DynamicMessage,
+    node: Option<&Node>,
+    context: &ConfigContext<'_>,
     report: &mut Report<'_>,
-) -> ModelConfig {
-    let root = Block::root(message, node);
-    let mut rules = Rules { model, defaults, batches: root.integer("max_batch_size") > 0, report };
-    let mut config = default_model_config(model, defaults);
+) -> DeclaredConfig {
+    let root = Block::root(&message, node);
+    let batches = root.integer("max_batch_size") > 0;
+    let ConfigContext { model, dir, defaults } = *context;
+    let mut rules = Rules { model, dir, defaults, batches, report };
+    let mut declared = DeclaredConfig::undeclared(model, defaults);
+    let config = &mut declared.model;
     config.backend = backend::read(&root, &mut rules);
     config.max_batch_size = settings::max_batch_size(&root, &mut rules);
     config.inputs = tensors::read(&root, tensors::Side::Input, &mut rules);
@@ -55,14 +65,17 @@ pub(super) fn build(
     config.graph_optimization = settings::graph_optimization(&root, &mut rules);
     config.version_policy = settings::version_policy(&root, &mut rules);
     config.model_filename = settings::model_filename(&root, &mut rules);
-    settings::parameters(&root, &mut config, &mut rules);
-    config.warmup = warmup::read(&root, &config, &mut rules);
+    settings::parameters(&root, config, &mut rules);
+    config.warmup = warmup::read(&root, config, &mut rules);
+    declared.labels = labels::read(&root, &mut rules);
+    declared.checksums = agents::read(&root, &mut rules);
     ignored::warn(&root, &mut rules);
-    config
+    declared.document = ConfigDocument(message);
+    declared
 }
 
 /// Whether a configured file name stays in the folder it is relative to.
-fn stays_inside(name: &str) -> bool {
+pub(super) fn stays_inside(name: &str) -> bool {
     let plain = |component| matches!(component, Component::Normal(_));
     !name.is_empty() && !name.contains(['\\', '\0']) && Path::new(name).components().all(plain)
 }

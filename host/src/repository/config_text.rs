@@ -5,7 +5,7 @@
 mod scan;
 
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use miette::Diagnostic as _;
@@ -13,6 +13,8 @@ use model::{AutoComplete, ModelConfig, ModelName, QueuePolicy};
 use prost_reflect::text_format::ParseError;
 use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor};
 
+use super::config_rules::{MD5_PREFIX, stays_inside};
+use super::declared_config::DeclaredConfig;
 use super::problem::{Problem, Report};
 use super::{config_mistakes, config_rules};
 use crate::settings::Settings;
@@ -47,7 +49,18 @@ impl Default for ConfigDefaults {
     }
 }
 
-/// The configuration of a folder without `config.pbtxt`.
+/// Whose configuration is read, and what counts where it says nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfigContext<'a> {
+    /// The model, named as its folder.
+    pub model: &'a ModelName,
+    /// Its folder, which the files are in that a configuration names: labels and warm-up data.
+    pub dir: &'a Path,
+    /// The server's settings.
+    pub defaults: &'a ConfigDefaults,
+}
+
+/// The engine's side of the configuration of a folder that declares nothing.
 #[must_use]
 pub fn default_model_config(folder_name: &ModelName, defaults: &ConfigDefaults) -> ModelConfig {
     let mut config = ModelConfig::named(folder_name.clone());
@@ -56,17 +69,16 @@ pub fn default_model_config(folder_name: &ModelName, defaults: &ConfigDefaults) 
     config
 }
 
-/// Reads the text of `file`, the `config.pbtxt` of the folder `folder_name`. Warm-up data is read from `warmup/` beside
-/// the file. With the configuration come warnings: fields that are accepted and have no effect.
+/// Reads the text of `file`, the configuration of the model and folder that `context` names. With the configuration come
+/// warnings: fields that are accepted and have no effect.
 ///
 /// # Errors
 /// Every problem, in the order of the text. Where Triton has a text for it, the message is Triton's.
 pub fn parse_model_config(
     file: &Path,
     text: &str,
-    folder_name: &ModelName,
-    defaults: &ConfigDefaults,
-) -> Result<(ModelConfig, Vec<Problem>), Vec<Problem>> {
+    context: &ConfigContext<'_>,
+) -> Result<(DeclaredConfig, Vec<Problem>), Vec<Problem>> {
     if text.len() > CONFIG_BYTES_MAX {
         let message = format!("the file has {} bytes; it may have at most {CONFIG_BYTES_MAX}", text.len());
         return Err(vec![Problem::of_file(file, message)]);
@@ -75,8 +87,8 @@ pub fn parse_model_config(
     let node = scan(text);
     match parse_strictly(text, &node) {
         Ok(message) => {
-            let config = config_rules::build(&message, &node, (folder_name, defaults), &mut report);
-            report.finish(config)
+            let declared = config_rules::build(message, Some(&node), context, &mut report);
+            report.finish(declared)
         }
         Err(error) => {
             let known = config_mistakes::find(&node, &mut report);
@@ -86,6 +98,26 @@ pub fn parse_model_config(
             report.finish(()).map(|((), _)| unreachable!("a file that does not parse has a problem"))
         }
     }
+}
+
+/// The files of the model's folder that a configuration names, labels and what has a checksum, as far as they lie in it.
+/// For the scan, which looks whether they change: cheap where there are none, and forgiving.
+#[must_use]
+pub(super) fn files_named_in(text: &str) -> Vec<PathBuf> {
+    const LABELS: &str = "label_filename";
+    if !text.contains(LABELS) && !text.contains(MD5_PREFIX) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    scan(text).visit_texts(&mut |field, value| {
+        let file = match field {
+            LABELS => Some(value),
+            "key" => value.strip_prefix(MD5_PREFIX),
+            _ => None,
+        };
+        found.extend(file.filter(|file| stays_inside(file)).map(PathBuf::from));
+    });
+    found
 }
 
 /// `inference.ModelConfig`.

@@ -2,11 +2,16 @@
 //! serve. The files are the desired state; [`reconciler`] is the one owner of what has been made of them.
 
 pub mod assemble;
+pub mod checksum;
+pub mod config_choice;
+pub mod config_correction;
+pub mod config_json;
 mod config_mistakes;
 pub mod config_rules;
 pub mod config_text;
 pub mod content;
 pub mod control;
+pub mod declared_config;
 pub mod headroom;
 pub mod history;
 mod history_writer;

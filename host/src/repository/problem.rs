@@ -148,10 +148,6 @@ impl<'a> Report<'a> {
         Self { file, text, problems: Vec::new(), errors_left_out: 0 }
     }
 
-    pub(super) fn file(&self) -> &'a Path {
-        self.file
-    }
-
     pub(super) fn has_errors(&self) -> bool {
         self.errors_left_out > 0 || self.problems.iter().any(|problem| problem.severity == Severity::Error)
     }

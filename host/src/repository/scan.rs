@@ -11,6 +11,10 @@ use std::time::{Duration, SystemTime};
 
 use model::{ModelName, VersionNumber};
 
+use super::config_choice::{CONFIG_FILE, NAMED_CONFIGS};
+use super::config_text::files_named_in;
+use super::problem::read_text;
+
 /// Files looked at per model; more are reported and the model is left alone.
 pub const FILES_PER_MODEL_MAX: usize = 20_000;
 /// Folders inside folders.
@@ -72,7 +76,7 @@ pub type Files = BTreeMap<PathBuf, Stat>;
 /// What settles, loads and fails together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unit {
-    /// `config.pbtxt` and `warmup/`.
+    /// `config.pbtxt`, `configs/`, `warmup/` and the files that the configurations name, such as labels.
     Config,
     /// The model-level `plugin.wasm`, `plugin.toml`, `assets/` and `samples/`.
     Plugin,
@@ -191,17 +195,34 @@ pub fn scan_model(dir: &Path) -> io::Result<ModelFiles> {
             into.insert(PathBuf::from(name), stat);
         }
     }
+    add_named_files(dir, &mut files);
     Ok(files)
+}
+
+/// Adds the files that the configurations name to their unit, so that a change of one is a change of it.
+fn add_named_files(dir: &Path, files: &mut ModelFiles) {
+    let Some(of_config) = files.units.get_mut(&Unit::Config) else { return };
+    let is_config = |path: &&PathBuf| path.as_path() == Path::new(CONFIG_FILE) || path.starts_with(NAMED_CONFIGS);
+    let configs: Vec<PathBuf> = of_config.keys().filter(is_config).cloned().collect();
+    for config in configs {
+        // One that cannot be read names nothing; its reader says why.
+        let Ok(Some(text)) = read_text(&dir.join(config)) else { continue };
+        for path in files_named_in(&text) {
+            if let Ok(stat) = Stat::of_entry(&dir.join(&path)) {
+                of_config.insert(path, stat);
+            }
+        }
+    }
 }
 
 /// Names under which a file is expected: a folder there is a file that cannot be read, not the absence of one.
 fn is_file_by_name(name: &str) -> bool {
-    matches!(name, "config.pbtxt" | "plugin.wasm" | "plugin.toml")
+    matches!(name, CONFIG_FILE | "plugin.wasm" | "plugin.toml")
 }
 
 fn unit_of(name: &str) -> Option<Unit> {
     match name {
-        "config.pbtxt" | "warmup" => Some(Unit::Config),
+        CONFIG_FILE | NAMED_CONFIGS | "warmup" => Some(Unit::Config),
         "plugin.wasm" | "plugin.toml" | "assets" | "samples" => Some(Unit::Plugin),
         _ => VersionNumber::from_folder(name).map(Unit::Version),
     }
@@ -254,12 +275,17 @@ mod tests {
             "m/02/model.onnx",
             "m/.git/x",
             "m/traffic.toml",
+            "m/configs/h100.pbtxt",
+            "m/labels/y.csv",
+            "m/labels/other.csv",
             ".hidden/config.pbtxt",
             "lost+found/1/model.onnx",
             "file",
         ] {
             write(root.path(), path);
         }
+        let labelled = "output [ { name: \"y\" label_filename: \"labels/y.csv\" }, { label_filename: \"../file\" } ]";
+        std::fs::write(root.path().join("m/configs/h100.pbtxt"), labelled).expect("written");
         let found = scan_repository(root.path()).expect("listed");
         assert_eq!(found.models.keys().map(ModelName::as_str).collect::<Vec<_>>(), ["m"]);
         let units: Vec<(String, Vec<String>)> = found.models["m"]
@@ -268,7 +294,7 @@ mod tests {
             .map(|(unit, files)| (unit.to_string(), files.keys().map(|p| p.display().to_string()).collect()))
             .collect();
         let expected = [
-            ("config.pbtxt", vec!["config.pbtxt"]),
+            ("config.pbtxt", vec!["config.pbtxt", "configs/h100.pbtxt", "labels/y.csv"]),
             ("plugin", vec!["plugin.wasm", "samples/a/request.json"]),
             ("version 1", vec!["1/model.onnx"]),
             ("version 2", vec!["2/plugin.wasm"]),

@@ -10,8 +10,13 @@ use model::{LoadError, LoadRequest, LoadedModel, ModelConfig, ModelLoader, Model
 use plugin::{CompileError, Plugin, PluginSpec, SandboxRuntime};
 use tokio::runtime::Handle;
 
-use super::config_text::{ConfigDefaults, default_model_config, parse_model_config};
+use super::checksum::ChecksumError;
+use super::config_choice::ConfigChoice;
+use super::config_correction::Correction;
+use super::config_json::parse_model_config_json;
+use super::config_text::{ConfigContext, ConfigDefaults, parse_model_config};
 use super::content::PluginContent;
+use super::declared_config::DeclaredConfig;
 use super::headroom;
 use super::history::History;
 use super::manifest;
@@ -39,6 +44,8 @@ pub struct Workshop {
     pub history: History,
     /// Where versions are copied to that cannot be loaded in place.
     pub loading: LoadingFolder,
+    /// Which file is a model's configuration.
+    pub config_choice: ConfigChoice,
     /// Limits a config does not name.
     pub defaults: ConfigDefaults,
     /// How often a version that does not load is tried again.
@@ -92,6 +99,30 @@ pub enum BuildError {
     Sandbox(#[from] plugin::PluginError),
 }
 
+/// Why a version could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum VersionError {
+    /// A file is not what its checksum promises.
+    #[error(transparent)]
+    Checksum(#[from] ChecksumError),
+    /// Configuration and file disagree; this would settle it.
+    #[error("{0}")]
+    Disagrees(Box<Correction>),
+    /// The engine cannot load it.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+impl VersionError {
+    fn of(declared: &DeclaredConfig, error: LoadError) -> Self {
+        let correction = match &error {
+            LoadError::Mismatch { problems, file: Some(file) } => Correction::of(declared, problems, file),
+            _ => None,
+        };
+        correction.map_or(Self::Load(error), |correction| Self::Disagrees(Box::new(correction)))
+    }
+}
+
 /// Problems as texts.
 #[must_use]
 pub fn texts(problems: &[Problem]) -> Vec<String> {
@@ -109,10 +140,11 @@ impl Workshop {
     ///
     /// # Errors
     /// Every problem of the file.
-    pub fn read_config(&self, name: &ModelName, dir: &Path) -> Result<ModelConfig, Vec<Problem>> {
-        let file = dir.join("config.pbtxt");
-        let Some(text) = read_text(&file)? else { return Ok(default_model_config(name, &self.defaults)) };
-        let (config, warnings) = parse_model_config(&file, &text, name, &self.defaults)?;
+    pub fn read_config(&self, name: &ModelName, dir: &Path) -> Result<DeclaredConfig, Vec<Problem>> {
+        let file = self.config_choice.file(dir);
+        let Some(text) = read_text(&file)? else { return Ok(DeclaredConfig::undeclared(name, &self.defaults)) };
+        let context = ConfigContext { model: name, dir, defaults: &self.defaults };
+        let (config, warnings) = parse_model_config(&file, &text, &context)?;
         for warning in warnings {
             tracing::warn!(model = %name, "{warning}");
         }
@@ -123,24 +155,32 @@ impl Workshop {
     ///
     /// # Errors
     /// Every problem of the text.
-    pub fn read_config_json(&self, name: &ModelName, dir: &Path, json: &str) -> Result<ModelConfig, Vec<Problem>> {
-        // MERGE
-        let _ = (name, json);
-        Err(vec![Problem::of_file(&dir.join("config.pbtxt"), "no JSON yet")])
+    pub fn read_config_json(&self, name: &ModelName, dir: &Path, json: &str) -> Result<DeclaredConfig, Vec<Problem>> {
+        let context = ConfigContext { model: name, dir, defaults: &self.defaults };
+        let (config, warnings) = parse_model_config_json(Path::new("config"), json, &context)?;
+        for warning in warnings {
+            tracing::warn!(model = %name, "{warning}");
+        }
+        Ok(config)
     }
 
     /// Loads a version and starts its queue.
     ///
     /// # Errors
-    /// As the engine says.
+    /// A file that is not what its checksum promises, or as the engine says; with what to write instead, where the
+    /// configuration disagrees with the model's file.
     pub fn load_version(
         &self,
-        declared: &Arc<ModelConfig>,
+        declared: &Arc<DeclaredConfig>,
         dir: &Path,
         number: VersionNumber,
         digest: Arc<str>,
-    ) -> Result<LoadedVersion, LoadError> {
-        let loaded = self.load_with_retries(declared, &version_file(declared, dir, number), number)?;
+    ) -> Result<LoadedVersion, VersionError> {
+        let checksums = declared.checksums.iter().filter(|checksum| checksum.version() == Some(number));
+        checksums.into_iter().try_for_each(|checksum| checksum.verify(dir))?;
+        let file = version_file(&declared.model, dir, number);
+        let loaded = self.load_with_retries(&declared.model, &file, number);
+        let loaded = loaded.map_err(|error| VersionError::of(declared, error))?;
         let LoadedModel { config, signature, instances, provider } = loaded;
         self.metrics.engine_load(&config.name);
         let metrics = Arc::new(self.metrics.version(&config.name, number));

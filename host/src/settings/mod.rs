@@ -25,6 +25,8 @@ pub use foreign::ForeignArgs;
 pub use restricted::{ApiKind, RequiredHeader, RestrictedApis};
 pub use triton::{ModelControlMode, RateLimitMode, TritonArgs};
 
+use crate::repository::config_choice::ConfigChoice;
+
 /// Checked settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -73,8 +75,8 @@ pub struct Settings {
 /// How models are loaded.
 #[derive(Clone, Debug)]
 pub struct LoadSettings {
-    /// The name of the configuration to use where a model has one of that name.
-    pub config_name: Option<String>,
+    /// Which file is a model's configuration.
+    pub config_choice: ConfigChoice,
     /// Whether nothing is taken from the model file that a configuration leaves out.
     pub is_strict: bool,
     /// How often a version that does not load is tried again.
@@ -313,14 +315,15 @@ fn listen(args: &ServeArgs, problems: &mut Vec<String>) -> Listen {
 
 fn load_settings(args: &ServeArgs, bounds: &mut Bounds, problems: &mut Vec<String>) -> LoadSettings {
     let triton = &args.triton;
-    let config_name = triton.model_config_name.clone();
-    if config_name.as_ref().is_some_and(|name| name.is_empty() || name.contains(['/', '\0']) || name.starts_with('.')) {
-        problems.push("model_config_name must be the name of a file in configs/ without its ending .pbtxt".to_owned());
-    }
+    let config_choice = triton.model_config_name.as_deref().map_or(Ok(ConfigChoice::default()), ConfigChoice::named);
+    let config_choice = config_choice.unwrap_or_else(|error| {
+        problems.push(error.to_string());
+        ConfigChoice::default()
+    });
     let headroom_mb = args.model_load_headroom_mb;
     let headroom_mb = headroom_mb.map(|mb| bounds.within("model_load_headroom_mb", Some(mb), 0, (0, 1 << 30)));
     LoadSettings {
-        config_name,
+        config_choice,
         is_strict: triton.disable_auto_complete_config.or(triton.strict_model_config).unwrap_or(false),
         retries: bounds.within("model_load_retry_count", triton.model_load_retry_count, 0, (0, 1_000)),
         headroom_bytes: headroom_mb.map(|mb| (mb as u64) << 20),

@@ -12,6 +12,7 @@ use airlock::http::{HttpParts, HttpState, RepositoryApi, ServerTraits, metrics_t
 use airlock::janitor::{Janitor, chore_queue};
 use airlock::metrics::Metrics;
 use airlock::registry::{ModelRegistry, PluginSlot, Release};
+use airlock::repository::config_choice::ConfigChoice;
 use airlock::repository::config_text::ConfigDefaults;
 use airlock::repository::control::ModelControlQueue;
 use airlock::repository::history::History;
@@ -85,6 +86,7 @@ impl Host {
             chores: chores.clone(),
             history: History::new(state_dir, 2),
             loading: LoadingFolder::new(state_dir),
+            config_choice: ConfigChoice::default(),
             defaults: ConfigDefaults::default(),
             load_retries: 0,
             headroom_bytes: None,

@@ -43,7 +43,7 @@ pub(crate) fn check(config: &ModelConfig, file: &FileSignature) -> Result<Served
     let input_specs = inputs.specs(&served_inputs, &mut problems);
     let output_specs = outputs.specs(&served_outputs, &mut problems);
     if !problems.is_empty() {
-        return Err(LoadError::Mismatch { problems });
+        return Err(LoadError::Mismatch { problems, file: Some(Box::new(file.tensors())) });
     }
     Ok(Served {
         signature: Signature { inputs: input_specs, outputs: output_specs },
@@ -271,7 +271,7 @@ mod tests {
 
     fn problems(config: &ModelConfig, file: &FileSignature) -> Vec<String> {
         match check(config, file) {
-            Err(LoadError::Mismatch { problems }) => problems,
+            Err(LoadError::Mismatch { problems, .. }) => problems,
             other => panic!("expected a mismatch, got {other:?}"),
         }
     }

@@ -65,7 +65,7 @@ fn pairs(config: &ModelConfig) -> Result<Vec<usize>, LoadError> {
             inputs.len(),
             outputs.len()
         ));
-        return Err(LoadError::Mismatch { problems });
+        return Err(LoadError::Mismatch { problems, file: None });
     }
     let mut pairs = Vec::new();
     for (place, output) in outputs.iter().enumerate() {
@@ -80,7 +80,7 @@ fn pairs(config: &ModelConfig) -> Result<Vec<usize>, LoadError> {
         }
         pairs.push(input);
     }
-    if problems.is_empty() { Ok(pairs) } else { Err(LoadError::Mismatch { problems }) }
+    if problems.is_empty() { Ok(pairs) } else { Err(LoadError::Mismatch { problems, file: None }) }
 }
 
 /// How long batches take.
@@ -97,7 +97,7 @@ impl Pace {
             Some(Ok(number)) => Ok(number),
             Some(Err(_)) => {
                 let text = format!("model '{}', parameter '{key}' must be a whole number of at least 0", config.name);
-                Err(LoadError::Mismatch { problems: vec![text] })
+                Err(LoadError::Mismatch { problems: vec![text], file: None })
             }
         };
         let delay = Duration::from_millis(number("execute_delay_ms")?.into());

@@ -81,8 +81,10 @@ fn checked_version(request: &LoadRequest<'_>, session: &Session) -> Result<(Mode
     let failed = |message: String| LoadError::File { path: request.path.to_path_buf(), message };
     let file = FileSignature::of(session).map_err(failed)?;
     let mut config = request.config.clone();
-    let completed = config.complete(&file.tensors());
-    completed.map_err(|error| LoadError::Mismatch { problems: vec![error.to_string()] })?;
+    let tensors = file.tensors();
+    let completed = config.complete(&tensors);
+    completed
+        .map_err(|error| LoadError::Mismatch { problems: vec![error.to_string()], file: Some(Box::new(tensors)) })?;
     let Served { signature, input_reshapes, output_reshapes } = check(&config, &file)?;
     let inputs = signature.inputs.iter().map(|spec| &*spec.name);
     let outputs = signature.outputs.iter().map(|spec| &*spec.name);
@@ -112,6 +114,7 @@ impl Options {
                     "model '{}', parameter '{key}' must be 0 or 1, got '{other}'; write \"0\" or \"1\"",
                     config.name
                 )],
+                file: None,
             }),
         };
         Ok(Self {

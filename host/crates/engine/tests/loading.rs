@@ -56,7 +56,7 @@ fn every_disagreement_with_the_configuration_is_told_at_once() {
         outputs: vec![declared("total", DataType::Fp32, &[2])],
         ..config(4)
     };
-    let LoadError::Mismatch { problems } = load_error("add.onnx", &wrong) else { panic!("a mismatch") };
+    let LoadError::Mismatch { problems, .. } = load_error("add.onnx", &wrong) else { panic!("a mismatch") };
     assert_eq!(
         problems,
         [

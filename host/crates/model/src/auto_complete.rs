@@ -76,7 +76,7 @@ impl ModelConfig {
         let batch_dims = usize::from(self.max_batch_size > 0);
         let fill = |declared: &mut Vec<TensorConfig>, specs: &Option<Vec<TensorSpec>>| {
             if let (true, Some(specs)) = (declared.is_empty(), specs) {
-                declared.extend(specs.iter().map(|spec| declaration(spec, batch_dims)));
+                declared.extend(specs.iter().map(|spec| TensorConfig::of_file(spec, batch_dims)));
             }
         };
         fill(&mut self.inputs, &file.inputs);
@@ -89,16 +89,18 @@ fn batches(specs: &[TensorSpec]) -> bool {
     !specs.is_empty() && specs.iter().all(|spec| spec.shape.first() == Some(&-1))
 }
 
-/// What somebody who knows the file would declare, its first `batch_dims` dimensions left out.
-fn declaration(spec: &TensorSpec, batch_dims: usize) -> TensorConfig {
-    let dims = spec.shape.get(batch_dims..).unwrap_or_default().to_vec();
-    let (name, data_type) = (spec.name.clone(), spec.data_type);
-    if !dims.is_empty() {
-        return TensorConfig { name, data_type, dims, reshape: None };
+impl TensorConfig {
+    /// What somebody who knows the file would declare, its first `batch_dims` dimensions left out.
+    pub(crate) fn of_file(spec: &TensorSpec, batch_dims: usize) -> Self {
+        let dims = spec.shape.get(batch_dims..).unwrap_or_default().to_vec();
+        let (name, data_type) = (spec.name.clone(), spec.data_type);
+        if !dims.is_empty() {
+            return Self { name, data_type, dims, reshape: None };
+        }
+        // A scalar is served as one element without a word about it.
+        let reshape = (batch_dims > 0).then(Vec::new);
+        Self { name, data_type, dims: vec![1], reshape }
     }
-    // A scalar is served as one element without a word about it.
-    let reshape = (batch_dims > 0).then(Vec::new);
-    TensorConfig { name, data_type, dims: vec![1], reshape }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use crate::{ModelConfig, Signature, Tensor, VersionNumber};
+use crate::{FileTensors, ModelConfig, Signature, Tensor, VersionNumber};
 
 /// Loads model versions.
 pub trait ModelLoader: Send + Sync + 'static {
@@ -136,6 +136,8 @@ pub enum LoadError {
     Mismatch {
         /// One text per disagreement.
         problems: Vec<String>,
+        /// What the file has, where the file is what the configuration disagrees with.
+        file: Option<Box<FileTensors>>,
     },
     /// Something this build cannot serve.
     #[error("{0}")]

@@ -5,6 +5,7 @@
 mod auto_complete;
 mod config;
 mod data_type;
+mod declaration;
 mod engine;
 mod error_code;
 mod moment;
@@ -21,6 +22,7 @@ pub use config::{
     WarmupSample,
 };
 pub use data_type::DataType;
+pub use declaration::Declaration;
 pub use engine::{
     BatchLayout, BatchOutput, Completion, EngineError, LoadError, LoadRequest, LoadedModel, ModelInstance, ModelLoader,
     Slot,

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use model::{ModelConfig, VersionNumber, VersionPolicy};
+use model::{ModelConfig, VersionNumber};
 
 use super::{Assembler, Refusal};
 use crate::registry::{LoadedVersion, Release};
 use crate::repository::content::version_digest;
+use crate::repository::declared_config::DeclaredConfig;
 use crate::repository::scan::Unit;
 use crate::repository::workshop::version_file;
 
@@ -20,9 +21,9 @@ pub(super) struct Ready {
 
 impl Assembler<'_> {
     /// Loads what the policy asks for and is not loaded already. Versions that fail are recorded and left out.
-    pub(super) fn versions(&mut self, config: &Arc<ModelConfig>) -> BTreeMap<VersionNumber, Ready> {
-        let present = self.present(config);
-        let desired = config.version_policy.choose(&present);
+    pub(super) fn versions(&mut self, config: &Arc<DeclaredConfig>) -> BTreeMap<VersionNumber, Ready> {
+        let present = self.present(&config.model);
+        let desired = config.model.version_policy.choose(&present);
         let is_coming = self.job.moving.iter().any(|unit| matches!(unit, Unit::Version(_)));
         if desired.is_empty() && (self.note_restless_versions() || is_coming) {
             self.lacks_versions = true;
@@ -30,7 +31,7 @@ impl Assembler<'_> {
             let reason = format!(
                 "at least one version must be available under the version policy of model '{}'; put one into {}",
                 self.job.name,
-                version_file(config, &self.job.dir, VersionNumber::new(1).expect("1 is not 0")).display()
+                version_file(&config.model, &self.job.dir, VersionNumber::new(1).expect("1 is not 0")).display()
             );
             self.refuse("versions", None, Refusal::build(&reason));
             self.lacks_versions = true;
@@ -75,7 +76,7 @@ impl Assembler<'_> {
     }
 
     /// A version that was refused, and nothing that could change that has changed since.
-    fn is_known_bad(&self, config: &Arc<ModelConfig>, number: VersionNumber) -> bool {
+    fn is_known_bad(&self, config: &Arc<DeclaredConfig>, number: VersionNumber) -> bool {
         let unit = Unit::Version(number);
         let same_config = self.job.basis.config.as_ref().is_some_and(|current| Arc::ptr_eq(current, config));
         let unchanged = same_config && !self.job.changed.contains(&unit) && !self.job.changed.contains(&Unit::Plugin);
@@ -103,10 +104,10 @@ impl Assembler<'_> {
         present
     }
 
-    fn version(&mut self, config: &Arc<ModelConfig>, number: VersionNumber) -> Result<Ready, Refusal> {
+    fn version(&mut self, config: &Arc<DeclaredConfig>, number: VersionNumber) -> Result<Ready, Refusal> {
         let unit = Unit::Version(number);
         let current = self.current_release(number).map(|release| Arc::clone(&release.version));
-        let same_config = |version: &LoadedVersion| same_engine_config(&version.declared, config);
+        let same_config = |version: &LoadedVersion| version.declared.makes_the_same_version_as(config);
         if let Some(version) = &current
             && self.job.moving.contains(&unit)
         {
@@ -128,7 +129,7 @@ impl Assembler<'_> {
             return Ok(Ready { version, is_new: false });
         }
         let loaded = self.workshop.load_version(config, &self.job.dir, number, digest);
-        Ok(Ready { version: Arc::new(loaded.map_err(|error| Refusal::build(&error))?), is_new: true })
+        Ok(Ready { version: Arc::new(loaded.map_err(Refusal::version)?), is_new: true })
     }
 
     pub(super) fn current_release(&self, number: VersionNumber) -> Option<&Arc<Release>> {
@@ -141,10 +142,4 @@ fn version_number(unit: &Unit) -> Option<VersionNumber> {
         Unit::Version(number) => Some(*number),
         _ => None,
     }
-}
-
-/// Whether two configurations make the same loaded version; the policy only chooses among versions.
-fn same_engine_config(a: &ModelConfig, b: &ModelConfig) -> bool {
-    let without_policy = |config: &ModelConfig| ModelConfig { version_policy: VersionPolicy::All, ..config.clone() };
-    without_policy(a) == without_policy(b)
 }

@@ -2,12 +2,13 @@ use std::path::Path;
 
 use model::ModelName;
 
-use super::super::config_text::{ConfigDefaults, parse_model_config};
+use super::super::config_text::{ConfigContext, ConfigDefaults, parse_model_config};
 
 /// The problems of `text`, without the file's name.
 fn check(text: &str, expected: &[&str]) {
     let name = ModelName::new("m").expect("a name");
-    let problems = parse_model_config(Path::new("f"), text, &name, &ConfigDefaults::default()).expect_err("a mistake");
+    let context = ConfigContext { model: &name, dir: Path::new(""), defaults: &ConfigDefaults::default() };
+    let problems = parse_model_config(Path::new("f"), text, &context).expect_err("a mistake");
     let shown: Vec<_> = problems.iter().map(|p| p.to_string()[2..].to_owned()).collect();
     assert_eq!(shown, expected, "{text}");
 }
@@ -182,6 +183,7 @@ fn an_error_that_no_mistake_explains_is_shown_beside_them() {
 fn mistakes_are_limited_in_number() {
     let name = ModelName::new("m").expect("a name");
     let text = "colour: 1\n".repeat(1000);
-    let problems = parse_model_config(Path::new("f"), &text, &name, &ConfigDefaults::default()).expect_err("mistakes");
+    let context = ConfigContext { model: &name, dir: Path::new(""), defaults: &ConfigDefaults::default() };
+    let problems = parse_model_config(Path::new("f"), &text, &context).expect_err("mistakes");
     assert_eq!(problems.len(), super::MISTAKES_MAX);
 }

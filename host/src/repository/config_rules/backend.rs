@@ -58,7 +58,7 @@ fn check_pair(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
 }
 
 fn check_refused(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
-    const REFUSED: [(&str, &str, &str); 5] = [
+    const REFUSED: [(&str, &str, &str); 4] = [
         (
             "sequence_batching",
             "sequence batching is not supported: the model would lose its state between requests",
@@ -70,11 +70,6 @@ fn check_refused(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
             "model_operations",
             "custom operator libraries are native code from the repository and are never loaded",
             "export the model with standard ONNX operators",
-        ),
-        (
-            "model_repository_agents",
-            "repository agents are native code and are never loaded, so nothing would check what this one promises",
-            "verify the files before they are copied here, and remove the block",
         ),
     ];
     for (field, message, fix) in REFUSED {

@@ -16,8 +16,9 @@ pub(super) struct Block<'m> {
 }
 
 impl<'m> Block<'m> {
-    pub(super) fn root(message: &'m DynamicMessage, node: &'m config_text::Node) -> Self {
-        Self { message, node: Some(node), at: None, path: String::new() }
+    /// The whole configuration; `node` is the tree of its text, where it has one.
+    pub(super) fn root(message: &'m DynamicMessage, node: Option<&'m config_text::Node>) -> Self {
+        Self { message, node, at: None, path: String::new() }
     }
 
     /// Where field `name` is written, or else where this block is.
@@ -112,6 +113,15 @@ impl<'m> Block<'m> {
             })
             .collect();
         entries.sort_by(|a, b| a.0.cmp(&b.0));
+        entries
+    }
+
+    /// The entries of a map of strings, by ascending key, with their places.
+    pub(super) fn text_entries(&self, name: &str) -> Vec<(&'m str, &'m str, Option<usize>)> {
+        let Some(Value::Map(map)) = self.value(name) else { return Vec::new() };
+        let entries = map.iter().filter_map(|(key, value)| Some((key.as_str()?, value.as_str()?)));
+        let mut entries: Vec<_> = entries.map(|(key, value)| (key, value, self.entry_place(name, key).0)).collect();
+        entries.sort_unstable();
         entries
     }
 

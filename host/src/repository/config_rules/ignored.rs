@@ -1,5 +1,5 @@
 //! Fields that are accepted and have no effect here: of other backends, of GPUs, or about what Airlock does elsewhere.
-//! They are named in one warning, each once.
+//! They are named in one warning, each once, and held to Triton's rules where it has some.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::Rules;
 use super::block::Block;
 
 /// By message type: the fields without effect.
-const IGNORED: [(&str, &[&str]); 5] = [
+const IGNORED: [(&str, &[&str]); 4] = [
     (
         "ModelConfig",
         &[
@@ -19,8 +19,7 @@ const IGNORED: [(&str, &[&str]); 5] = [
             "model_metrics",
         ],
     ),
-    ("ModelInput", &["format", "is_shape_tensor", "is_non_linear_format_io"]),
-    ("ModelOutput", &["label_filename", "is_shape_tensor", "is_non_linear_format_io"]),
+    ("ModelInput", &["format", "allow_ragged_batch"]),
     ("ModelInstanceGroup", &["rate_limiter", "profile", "passive", "secondary_devices", "host_policy"]),
     (
         "ModelOptimizationPolicy",
@@ -47,6 +46,8 @@ const IGNORED_PARAMETERS: [&str; 6] = [
 ];
 
 pub(super) fn warn(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
+    check_response_cache(root, rules);
+    check_model_metrics(root, rules);
     let mut found = BTreeMap::new();
     collect(root, "", &mut found);
     for (key, parameter) in root.entries("parameters") {
@@ -72,5 +73,39 @@ fn collect(block: &Block<'_>, path: &str, found: &mut BTreeMap<String, Option<us
         for inner in block.block(&name).into_iter().chain(block.blocks(&name)) {
             collect(&inner, &path, found);
         }
+    }
+}
+
+fn check_response_cache(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
+    if !root.block("response_cache").is_some_and(|cache| cache.flag("enable")) {
+        return;
+    }
+    let is_decoupled = root.block("model_transaction_policy").is_some_and(|policy| policy.flag("decoupled"));
+    let conflicts = [
+        (root.has("sequence_batching"), "sequence batching scheduler"),
+        (is_decoupled, "'decoupled' transaction policy"),
+    ];
+    for (_, other) in conflicts.into_iter().filter(|(conflicts, _)| *conflicts) {
+        let message = format!(
+            "Response Cache does not currently support model {} with {other}. Please disable the response cache.",
+            rules.model
+        );
+        rules.refuse(root, "response_cache", message, "leave response_cache out".to_owned());
+    }
+}
+
+fn check_model_metrics(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
+    let Some(metrics) = root.block("model_metrics") else { return };
+    for control in metrics.blocks("metric_control") {
+        let (identifier, histogram) = (control.block("metric_identifier"), control.block("histogram_options"));
+        let broken = match (identifier, histogram) {
+            (None, _) => "metric control must specify 'metric_identifier'",
+            (Some(identifier), _) if !identifier.has("family") => "metric identifier must specify non-empty 'family'",
+            (_, None) => "metric control must specify 'histogram_options'",
+            (_, Some(histogram)) if !histogram.has("buckets") => "histogram options must specify non-empty 'buckets'",
+            _ => continue,
+        };
+        let path = control.own_path();
+        rules.report.error(control.own_at(), path, broken, "or leave model_metrics out".to_owned());
     }
 }

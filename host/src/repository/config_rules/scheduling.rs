@@ -41,7 +41,13 @@ fn preferred_sizes(block: &Block<'_>, max_batch_size: u32, rules: &mut Rules<'_,
             Ok(size) if (1..=max_batch_size).contains(&size) => sizes.push(size),
             Ok(1..) => {
                 let message = format!("dynamic batching preferred size must be <= max batch size for {model}");
-                let fix = format!("{size} is above max_batch_size {max_batch_size}: raise the one or lower the other");
+                let fix = if max_batch_size == 0 {
+                    format!(
+                        "write max_batch_size: {size}, or leave dynamic_batching out: without it nothing is batched"
+                    )
+                } else {
+                    format!("{size} is above max_batch_size {max_batch_size}: raise the one or lower the other")
+                };
                 rules.refuse(block, FIELD, message, fix);
             }
             _ => {

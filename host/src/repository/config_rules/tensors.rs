@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use model::{DataType, TensorConfig};
 
+use super::Rules;
 use super::block::Block;
-use super::{Rules, stays_inside};
 
 #[derive(Clone, Copy)]
 pub(super) enum Side {
@@ -60,9 +60,9 @@ fn read_one(block: &Block<'_>, side: Side, rules: &mut Rules<'_, '_>) -> Option<
         rules.refuse(block, "dims", format!("{subject} {rule} for {model}"), format!("replace {dim}"));
     }
     let reshape = read_reshape(block, &dims, &subject, rules);
-    match side {
-        Side::Input => check_input(block, &dims, &subject, rules),
-        Side::Output => check_output(block, rules),
+    check_platform(block, rules);
+    if let Side::Input = side {
+        check_input(block, &dims, &subject, rules);
     }
     Some(TensorConfig { name: name.into(), data_type: data_type?, dims, reshape })
 }
@@ -73,6 +73,8 @@ fn read_reshape(block: &Block<'_>, dims: &[i64], subject: &str, rules: &mut Rule
     let shape: Vec<i64> = reshape.integers("shape").into_iter().filter_map(|dim| i64::try_from(dim).ok()).collect();
     let rule = if shape.is_empty() && !rules.batches {
         Some("cannot have empty reshape for non-batching model as scalar tensors are not supported")
+    } else if shape.iter().any(|&dim| dim < 1 && dim != -1) {
+        Some("reshape dimensions must be integer >= 1, or -1 to indicate a variable-size dimension")
     } else {
         reshape_rule(dims, &shape)
     };
@@ -98,27 +100,38 @@ fn reshape_rule(dims: &[i64], shape: &[i64]) -> Option<&'static str> {
     }
 }
 
+/// What only TensorRT has.
+fn check_platform(block: &Block<'_>, rules: &mut Rules<'_, '_>) {
+    let rules_of_platform = [
+        ("is_shape_tensor", "shape tensors are only supported for TensorRT platform"),
+        ("is_non_linear_format_io", "Non-linear IO format is only supported for the TensorRT platform"),
+    ];
+    for (field, message) in rules_of_platform {
+        if block.flag(field) {
+            rules.refuse(block, field, message, format!("leave {field} out"));
+        }
+    }
+}
+
 fn check_input(block: &Block<'_>, dims: &[i64], subject: &str, rules: &mut Rules<'_, '_>) {
-    let model = rules.model.clone();
+    let (model, name) = (rules.model.clone(), block.text("name"));
     if block.integer("format") != 0 && dims.len() != 3 {
         let message = format!("model input NHWC/NCHW require 3 dims for {model}");
         rules.refuse(block, "format", message, "leave format out".to_owned());
     }
-    if block.flag("allow_ragged_batch") {
+    if block.flag("allow_ragged_batch") && rules.batches {
         let message = format!("{subject} allows ragged batches, which are not supported, for {model}");
         rules.refuse(block, "allow_ragged_batch", message, "leave it out: equal shapes are batched".to_owned());
     }
     if block.flag("optional") {
-        let message = format!("{subject} is optional, which is not supported, for {model}");
-        let fix = "leave it out and let a plugin, or the client, send the default value".to_owned();
+        let message = if rules.batches {
+            format!(
+                "unable to load model '{model}', optional input '{name}' is not supported for models that support batching"
+            )
+        } else {
+            format!("{subject} is optional, and requests bring every declared input here, for {model}")
+        };
+        let fix = "leave the input out, so that the model uses the value in its file, or leave optional out".to_owned();
         rules.refuse(block, "optional", message, fix);
-    }
-}
-
-fn check_output(block: &Block<'_>, rules: &mut Rules<'_, '_>) {
-    let label_file = block.text("label_filename");
-    if !label_file.is_empty() && !stays_inside(label_file) {
-        let message = format!("'{label_file}' leaves the model's folder");
-        rules.refuse(block, "label_filename", message, "name a file inside it".to_owned());
     }
 }

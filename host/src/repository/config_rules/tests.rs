@@ -3,11 +3,13 @@ use std::time::Duration;
 
 use model::{Execution, GraphOptimization, ModelConfig, ModelName, VersionPolicy};
 
-use super::super::config_text::{ConfigDefaults, parse_model_config};
+use super::super::config_text::{ConfigContext, ConfigDefaults, parse_model_config};
 use super::super::problem::{Problem, Severity};
 
 fn parse(text: &str) -> Result<(ModelConfig, Vec<Problem>), Vec<Problem>> {
-    parse_model_config(Path::new("f"), text, &ModelName::new("m").expect("a name"), &ConfigDefaults::default())
+    let (model, defaults) = (&ModelName::new("m").expect("a name"), &ConfigDefaults::default());
+    let context = ConfigContext { model, dir: Path::new(""), defaults };
+    parse_model_config(Path::new("f"), text, &context).map(|(declared, warnings)| (declared.model, warnings))
 }
 
 fn accepted(text: &str) -> ModelConfig {
@@ -83,9 +85,9 @@ fn what_would_change_a_models_meaning_is_refused() {
         ],
     );
     refused(
-        "model_repository_agents { agents { name: \"checksum\" } }",
+        "model_repository_agents { agents { name: \"decrypt\" } }",
         &[
-            "1:1: model_repository_agents: repository agents are native code and are never loaded, so nothing would check what this one promises (fix: verify the files before they are copied here, and remove the block)",
+            "1:36: model_repository_agents.agents[0].name: repository agent 'decrypt' is native code and is never loaded, so nothing would do what it promises (fix: remove it; the agent that there is, is \"checksum\")",
         ],
     );
 }
@@ -116,8 +118,8 @@ fn tensors_are_checked_one_by_one() {
         ("input { name: \"x\" data_type: TYPE_INVALID dims: 1 }".to_owned(), "1:19: input[0].data_type: model input 'x' must specify 'data_type' for m (fix: write data_type: TYPE_FP32, or the type it has)".to_owned()),
         ("input { name: \"x\" data_type: 99 dims: 1 }".to_owned(), "1:19: input[0].data_type: model input 'x' must specify 'data_type' for m (fix: write data_type: TYPE_FP32, or the type it has)".to_owned()),
         (format!("input [ {{ {X} dims: 1 }}, {{ {X} dims: 1 }} ]"), "1:55: input[1].name: input 'x' is declared twice for m (fix: remove one of them)".to_owned()),
-        (format!("input {{ {X} dims: 1 allow_ragged_batch: true }}"), "1:48: input[0].allow_ragged_batch: model input 'x' allows ragged batches, which are not supported, for m (fix: leave it out: equal shapes are batched)".to_owned()),
-        (format!("input {{ {X} dims: 1 optional: true }}"), "1:48: input[0].optional: model input 'x' is optional, which is not supported, for m (fix: leave it out and let a plugin, or the client, send the default value)".to_owned()),
+        (format!("max_batch_size: 1 input {{ {X} dims: 1 allow_ragged_batch: true }}"), "1:66: input[0].allow_ragged_batch: model input 'x' allows ragged batches, which are not supported, for m (fix: leave it out: equal shapes are batched)".to_owned()),
+        (format!("input {{ {X} dims: 1 optional: true }}"), "1:48: input[0].optional: model input 'x' is optional, and requests bring every declared input here, for m (fix: leave the input out, so that the model uses the value in its file, or leave optional out)".to_owned()),
         (format!("output {{ {X} dims: 1 label_filename: \"../labels\" }}"), "1:49: output[0].label_filename: '../labels' leaves the model's folder (fix: name a file inside it)".to_owned()),
     ];
     for (text, expected) in cases {
@@ -378,10 +380,10 @@ fn fields_without_effect_are_named_once_in_one_warning() {
     warned(
         "max_batch_size: 8
 input [
-  { name: \"x\" data_type: TYPE_FP32 dims: [ 3, 2, 2 ] format: FORMAT_NCHW is_shape_tensor: true },
+  { name: \"x\" data_type: TYPE_FP32 dims: [ 3, 2, 2 ] format: FORMAT_NCHW },
   { name: \"y\" data_type: TYPE_FP32 dims: [ 3, 2, 2 ] format: FORMAT_NCHW }
 ]
-output { name: \"z\" data_type: TYPE_FP32 dims: 1 label_filename: \"labels.txt\" }
+output { name: \"z\" data_type: TYPE_FP32 dims: 1 }
 optimization { cuda { graphs: true } input_pinned_memory { enable: true } graph { level: 1 } }
 instance_group { passive: true profile: \"0\" }
 dynamic_batching { preserve_ordering: true default_queue_policy { allow_timeout_override: true } }
@@ -389,7 +391,7 @@ response_cache { enable: true }
 parameters { key: \"gpu_mem_limit\" value { string_value: \"1\" } }
 parameters { key: \"mine\" value { string_value: \"1\" } }",
         &[
-            "3:54: accepted and ignored: input.format, input.is_shape_tensor, instance_group.passive, instance_group.profile, optimization.cuda, optimization.input_pinned_memory, output.label_filename, parameters.gpu_mem_limit, response_cache",
+            "3:54: accepted and ignored: input.format, instance_group.passive, instance_group.profile, optimization.cuda, optimization.input_pinned_memory, parameters.gpu_mem_limit, response_cache",
         ],
     );
 }

@@ -125,7 +125,7 @@ fn data_of(
         rules.refuse(block, FIELD, format!("'{file}' leaves the model's warmup folder"), fix);
         return None;
     }
-    let folder = rules.report.file().parent().unwrap_or(Path::new("")).join("warmup");
+    let folder = rules.dir.join("warmup");
     let row = read_file(&folder.join(file)).and_then(|bytes| one_row(name, (data_type, dims), (file, bytes)));
     row.map_err(|message| rules.refuse(block, FIELD, message, None)).ok().map(WarmupData::Given)
 }

@@ -48,6 +48,24 @@ impl Node {
         values
     }
 
+    /// Calls `visit` with the name and the value of every field that holds text, at whatever depth.
+    pub(in super::super) fn visit_texts(&self, visit: &mut impl FnMut(&str, &str)) {
+        for field in &self.fields {
+            match &field.value {
+                Value::Text(text) => visit(&field.name, text),
+                Value::Block(node) => node.visit_texts(visit),
+                Value::List(elements) => {
+                    for (_, element) in elements {
+                        if let Value::Block(node) = element {
+                            node.visit_texts(visit);
+                        }
+                    }
+                }
+                Value::Missing | Value::Word(_) => {}
+            }
+        }
+    }
+
     /// Where field `name` is first written.
     pub(in super::super) fn position(&self, name: &str) -> Option<usize> {
         self.fields.iter().find(|field| field.name == name).map(|field| field.at)

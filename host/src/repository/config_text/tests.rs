@@ -25,8 +25,10 @@ parameters [ { key: "threshold" value { string_value: "0." "5" } } ]
 "#;
 
 fn parse(text: &str) -> Result<(ModelConfig, Vec<Problem>), Vec<Problem>> {
-    let name = ModelName::new("m").expect("a name");
-    parse_model_config(Path::new("m/config.pbtxt"), text, &name, &ConfigDefaults::default())
+    let (model, defaults) = (&ModelName::new("m").expect("a name"), &ConfigDefaults::default());
+    let context = ConfigContext { model, dir: Path::new("m"), defaults };
+    let parsed = parse_model_config(Path::new("m/config.pbtxt"), text, &context);
+    parsed.map(|(declared, warnings)| (declared.model, warnings))
 }
 
 fn shown(text: &str) -> Vec<String> {
@@ -54,9 +56,10 @@ fn an_empty_file_gives_the_defaults() {
     let name = ModelName::new("m").expect("a name");
     let defaults =
         ConfigDefaults { max_queue_size: NonZeroUsize::new(7).expect("not zero"), ..ConfigDefaults::default() };
-    let (config, warnings) = parse_model_config(Path::new("f"), "", &name, &defaults).expect("valid");
-    assert_eq!((&config, warnings), (&default_model_config(&name, &defaults), vec![]));
-    assert_eq!(config.batching.queue.max_queue_size.get(), 7);
+    let context = ConfigContext { model: &name, dir: Path::new(""), defaults: &defaults };
+    let (declared, warnings) = parse_model_config(Path::new("f"), "", &context).expect("valid");
+    assert_eq!((&declared, warnings), (&DeclaredConfig::undeclared(&name, &defaults), vec![]));
+    assert_eq!(declared.model.batching.queue.max_queue_size.get(), 7);
 }
 
 #[test]

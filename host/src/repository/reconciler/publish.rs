@@ -78,7 +78,7 @@ impl Loop {
 
     fn report(&self, name: &ModelName, record: &SwapRecord) {
         self.parts.workshop.metrics.swap(name, record.outcome);
-        let SwapRecord { part, outcome, generation, reason } = record;
+        let SwapRecord { part, outcome, generation, reason, correction: _ } = record;
         let outcome = outcome.as_str();
         match reason {
             None if part == "plugin" && generation.is_none() => {

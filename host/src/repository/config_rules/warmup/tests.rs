@@ -3,11 +3,14 @@ use std::path::Path;
 
 use model::{ModelConfig, ModelName, WarmupData};
 
-use super::super::super::config_text::{ConfigDefaults, parse_model_config};
+use super::super::super::config_text::{ConfigContext, ConfigDefaults, parse_model_config};
 use super::super::super::problem::Problem;
 
 fn parse_at(file: &Path, text: &str) -> Result<(ModelConfig, Vec<Problem>), Vec<Problem>> {
-    parse_model_config(file, text, &ModelName::new("m").expect("a name"), &ConfigDefaults::default())
+    let dir = file.parent().unwrap_or(Path::new(""));
+    let (model, defaults) = (&ModelName::new("m").expect("a name"), &ConfigDefaults::default());
+    let (declared, warnings) = parse_model_config(file, text, &ConfigContext { model, dir, defaults })?;
+    Ok((declared.model, warnings))
 }
 
 /// The problems of `text`, in a folder with warm-up data, are `expected`: each its field and message.

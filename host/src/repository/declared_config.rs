@@ -1,0 +1,75 @@
+//! What a model's folder declares: the checked configuration that the engine side acts on, everything that was written,
+//! acted on or not, and what the files say that it names. Made once by `config_rules`, immutable, shared.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{ModelConfig, ModelName, VersionPolicy};
+use prost_reflect::DynamicMessage;
+
+use super::checksum::Checksum;
+use super::config_text::{ConfigDefaults, default_model_config, descriptor};
+
+/// A model's configuration as its folder has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeclaredConfig {
+    /// What the engine side acts on.
+    pub model: ModelConfig,
+    /// Everything that was written.
+    pub document: ConfigDocument,
+    /// The labels of its outputs.
+    pub labels: Labels,
+    /// What files of the folder must hash to.
+    pub checksums: Vec<Checksum>,
+}
+
+impl DeclaredConfig {
+    /// The configuration of a folder that declares nothing.
+    #[must_use]
+    pub fn undeclared(name: &ModelName, defaults: &ConfigDefaults) -> Self {
+        Self {
+            model: default_model_config(name, defaults),
+            document: ConfigDocument(DynamicMessage::new(descriptor())),
+            labels: Labels::default(),
+            checksums: Vec::new(),
+        }
+    }
+
+    /// Whether a version loaded with `other` is what this configuration asks for, too. The version policy only chooses
+    /// among versions.
+    #[must_use]
+    pub fn makes_the_same_version_as(&self, other: &Self) -> bool {
+        let without_policy = |declared: &Self| {
+            let mut declared = declared.clone();
+            declared.model.version_policy = VersionPolicy::All;
+            declared.document.0.clear_field_by_name("version_policy");
+            declared
+        };
+        without_policy(self) == without_policy(other)
+    }
+}
+
+/// A configuration as it was written, in protobuf text or JSON: every field of Triton's `ModelConfig`, whether Airlock
+/// acts on it or not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigDocument(pub(super) DynamicMessage);
+
+/// The labels of a model's outputs: what the positions of their last dimension stand for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels {
+    by_output: BTreeMap<String, Arc<[String]>>,
+}
+
+impl Labels {
+    /// The labels of one output, by position; `None` where it has none.
+    #[must_use]
+    pub fn of(&self, output: &str) -> Option<&Arc<[String]>> {
+        self.by_output.get(output)
+    }
+}
+
+impl FromIterator<(String, Arc<[String]>)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (String, Arc<[String]>)>>(labels: I) -> Self {
+        Self { by_output: labels.into_iter().collect() }
+    }
+}
