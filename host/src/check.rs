@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use engine::{OrtLoader, OrtRuntime, find_library};
+use engine::{LoaderOptions, OrtLoader, OrtRuntime, RuntimeOptions, find_library};
 use model::ModelName;
 use plugin::SandboxRuntime;
 
@@ -173,7 +173,8 @@ fn config_defaults(settings: &Settings) -> ConfigDefaults {
 
 fn build_workshop(settings: &Settings) -> anyhow::Result<Bench> {
     let location = find_library(settings.onnxruntime.as_deref())?;
-    let loader = Arc::new(OrtLoader::new(OrtRuntime::init(&location.path)?));
+    let onnxruntime = OrtRuntime::init(&location.path, &RuntimeOptions::default())?;
+    let loader = Arc::new(OrtLoader::new(onnxruntime, LoaderOptions::default()));
     let state = tempfile::tempdir().context("making a temporary folder")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let sandbox = SandboxRuntime::new(settings.sandbox_config(state.path()))?;

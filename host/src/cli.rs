@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use engine::{OrtLoader, OrtRuntime, find_library};
+use engine::{LoaderOptions, OrtLoader, OrtRuntime, RuntimeOptions, find_library};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -80,11 +80,11 @@ fn serve(config: Option<PathBuf>, args: ServeArgs) -> anyhow::Result<ExitCode> {
         tracing::info!(flag, port, "accepted; this version does not serve that port yet");
     }
     let location = find_library(settings.onnxruntime.as_deref())?;
-    let runtime = OrtRuntime::init(&location.path)?;
+    let runtime = OrtRuntime::init(&location.path, &RuntimeOptions::default())?;
     tracing::info!(
         library = %location.path.display(), found = %location.source, version = runtime.version(), "ONNX Runtime loaded"
     );
-    let loader = Arc::new(OrtLoader::new(runtime));
+    let loader = Arc::new(OrtLoader::new(runtime, LoaderOptions::default()));
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(settings.serving_threads.get())
         .thread_name("serve")

@@ -124,7 +124,7 @@ impl Workshop {
         digest: Arc<str>,
     ) -> Result<LoadedVersion, LoadError> {
         let loaded = self.load_file(declared, &version_file(declared, dir, number), number)?;
-        let LoadedModel { config, signature, instances, provider } = loaded;
+        let LoadedModel { config, signature, instances, provider, .. } = loaded;
         self.metrics.engine_load(&config.name);
         let metrics = Arc::new(self.metrics.version(&config.name, number));
         let signature = Arc::new(signature);

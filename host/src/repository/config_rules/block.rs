@@ -71,6 +71,20 @@ impl<'m> Block<'m> {
         self.value(name).and_then(Value::as_str).unwrap_or("")
     }
 
+    /// The strings of a list.
+    pub(super) fn texts(&self, name: &str) -> Vec<&'m str> {
+        self.list(name).iter().filter_map(Value::as_str).collect()
+    }
+
+    /// The entries of a map of strings, by ascending key.
+    pub(super) fn text_entries(&self, name: &str) -> Vec<(String, &'m str)> {
+        let Some(Value::Map(map)) = self.value(name) else { return Vec::new() };
+        let entries = map.iter().filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value.as_str()?)));
+        let mut entries: Vec<_> = entries.collect();
+        entries.sort();
+        entries
+    }
+
     /// The name of an enum's value; `None` for a number the enum does not have.
     pub(super) fn enum_name(&self, name: &str) -> Option<String> {
         let field = self.field(name);
