@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 
 use crate::http::server::{Server, ServerParts};
 use crate::http::{HttpParts, HttpState, RepositoryApi, ServerTraits, metrics_router, router};
-use crate::janitor::{Janitor, chore_queue};
+use crate::janitor::{ChoreSender, Janitor, chore_queue};
 use crate::metrics::Metrics;
 use crate::registry::ModelRegistry;
 use crate::repository::config_text::ConfigDefaults;
@@ -88,24 +88,7 @@ impl App {
 
         let tasks = Tasks::default();
         let requests = ModelControlQueue::default();
-        let overrides = OverridesFolder::new(&settings.state_dir);
-        overrides.clear();
-        let http = Arc::new(HttpState::new(HttpParts {
-            registry: Arc::clone(&registry),
-            limits: settings.limits,
-            metrics: metrics.clone(),
-            sandbox: Arc::clone(&sandbox),
-            server: ServerTraits {
-                name: settings.server_name.clone(),
-                strict_readiness: settings.strict_readiness,
-                restricted: settings.listen.restricted.clone(),
-            },
-            repository: RepositoryApi {
-                roots: settings.repositories.clone(),
-                requests: settings.control.takes_requests().then(|| requests.clone()),
-                overrides,
-            },
-        }));
+        let http = Arc::new(http_state(settings, &registry, (&metrics, &sandbox), &requests));
         let bind = async |address: Option<SocketAddr>, port_flag, router| {
             let Some(address) = address else { return Ok(None) };
             let parts = ServerParts {
@@ -126,23 +109,8 @@ impl App {
 
         let loading = LoadingFolder::new(&settings.state_dir);
         loading.clear();
-        let workshop = Arc::new(Workshop {
-            loader,
-            sandbox,
-            runtime: Handle::current(),
-            metrics,
-            chores: chores.clone(),
-            history: History::new(&settings.state_dir, settings.history_keep),
-            loading,
-            config_choice: settings.loading.config_choice.clone(),
-            defaults: ConfigDefaults::of(settings),
-            load_retries: settings.loading.retries,
-            headroom_bytes: settings.loading.headroom_bytes,
-            held_until: scheduler_delay(),
-            verification: Verification::RunSamples,
-            sample_timeout: settings.limits.timeout,
-            plugin_memory_bytes_max: settings.sandbox.memory_bytes_max,
-        });
+        let tools = Tools { loader, sandbox, metrics, chores: chores.clone(), loading };
+        let workshop = Arc::new(workshop(settings, tools));
         let janitor = Janitor::start(chores, chore_receiver, Arc::clone(&registry))?;
         let reconciler = Reconciler::start(ReconcilerParts {
             roots: settings.repositories.clone(),
@@ -225,6 +193,63 @@ impl App {
             tracing::error!("a model or a load did not end in time; the process ends without it");
         }
         taken_down && idle && ended
+    }
+}
+
+/// What every route can reach, of one server.
+fn http_state(
+    settings: &Settings,
+    registry: &Arc<ModelRegistry>,
+    (metrics, sandbox): (&Metrics, &Arc<SandboxRuntime>),
+    requests: &ModelControlQueue,
+) -> HttpState {
+    let overrides = OverridesFolder::new(&settings.state_dir);
+    overrides.clear();
+    HttpState::new(HttpParts {
+        registry: Arc::clone(registry),
+        limits: settings.limits,
+        metrics: metrics.clone(),
+        sandbox: Arc::clone(sandbox),
+        server: ServerTraits {
+            name: settings.server_name.clone(),
+            strict_readiness: settings.strict_readiness,
+            restricted: settings.listen.restricted.clone(),
+        },
+        repository: RepositoryApi {
+            roots: settings.repositories.clone(),
+            requests: settings.control.takes_requests().then(|| requests.clone()),
+            overrides,
+        },
+    })
+}
+
+/// What candidates are built with.
+struct Tools {
+    loader: Arc<dyn ModelLoader>,
+    sandbox: Arc<SandboxRuntime>,
+    metrics: Metrics,
+    chores: ChoreSender,
+    loading: LoadingFolder,
+}
+
+fn workshop(settings: &Settings, tools: Tools) -> Workshop {
+    let Tools { loader, sandbox, metrics, chores, loading } = tools;
+    Workshop {
+        loader,
+        sandbox,
+        runtime: Handle::current(),
+        metrics,
+        chores,
+        history: History::new(&settings.state_dir, settings.history_keep),
+        loading,
+        config_choice: settings.loading.config_choice.clone(),
+        defaults: ConfigDefaults::of(settings),
+        load_retries: settings.loading.retries,
+        headroom_bytes: settings.loading.headroom_bytes,
+        held_until: scheduler_delay(),
+        verification: Verification::RunSamples,
+        sample_timeout: settings.limits.timeout,
+        plugin_memory_bytes_max: settings.sandbox.memory_bytes_max,
     }
 }
 

@@ -181,7 +181,8 @@ struct Bench {
 
 fn build_workshop(settings: &Settings) -> anyhow::Result<Bench> {
     let location = find_library(settings.onnxruntime.as_deref())?;
-    let loader = Arc::new(Backends::new(OrtLoader::new(OrtRuntime::init(&location.path)?)));
+    let onnxruntime = OrtRuntime::init(&location.path, &settings.loading.runtime_options())?;
+    let loader = Arc::new(Backends::new(OrtLoader::new(onnxruntime, settings.loading.loader_options())));
     let state = tempfile::tempdir().context("making a temporary folder")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let sandbox = SandboxRuntime::new(settings.sandbox_config(state.path()))?;

@@ -81,11 +81,11 @@ fn serve(config: Option<PathBuf>, args: ServeArgs) -> anyhow::Result<ExitCode> {
         tracing::info!(flag, port, "accepted; this version does not serve that port yet");
     }
     let location = find_library(settings.onnxruntime.as_deref())?;
-    let runtime = OrtRuntime::init(&location.path)?;
+    let runtime = OrtRuntime::init(&location.path, &settings.loading.runtime_options())?;
     tracing::info!(
         library = %location.path.display(), found = %location.source, version = runtime.version(), "ONNX Runtime loaded"
     );
-    let loader = Arc::new(Backends::new(OrtLoader::new(runtime)));
+    let loader = Arc::new(Backends::new(OrtLoader::new(runtime, settings.loading.loader_options())));
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(settings.serving_threads.get())
         .thread_name("serve")
@@ -135,7 +135,7 @@ async fn serve_until_stopped(settings: &Settings, loader: Arc<Backends>) -> anyh
     };
     match &failure {
         None => {
-            tracing::info!(exit_timeout_s = settings.exit_timeout.as_secs(), "stopping: readiness fails from now on")
+            tracing::info!(exit_timeout_s = settings.exit_timeout.as_secs(), "stopping: readiness fails from now on");
         }
         Some(reason) => tracing::error!(reason, "stopping"),
     }

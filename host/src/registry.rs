@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use batching::BatchHandle;
-use model::{ErrorCode, ModelConfig, ModelName, Signature, VersionNumber};
+use model::{ErrorCode, InstanceFactory, ModelConfig, ModelName, Signature, VersionNumber};
 use prometheus::IntGauge;
 
 use crate::failure::RequestFailure;
@@ -109,8 +109,12 @@ pub struct LoadedVersion {
     pub declared: Arc<DeclaredConfig>,
     /// The same with what only the model's file could tell.
     pub config: Arc<ModelConfig>,
+    /// The labels of its outputs: of the configuration, else of the file.
+    pub labels: Labels,
     /// Inputs and outputs.
     pub signature: Arc<Signature>,
+    /// Makes further instances.
+    pub factory: Arc<dyn InstanceFactory>,
     /// Its queue and instances.
     pub batch: BatchHandle,
     /// Its metric handles.
@@ -128,7 +132,9 @@ pub struct LoadedVersionParts {
     pub digest: Arc<str>,
     pub declared: Arc<DeclaredConfig>,
     pub config: Arc<ModelConfig>,
+    pub labels: Labels,
     pub signature: Arc<Signature>,
+    pub factory: Arc<dyn InstanceFactory>,
     pub batch: BatchHandle,
     pub metrics: Arc<VersionMetrics>,
     pub provider: &'static str,
@@ -146,19 +152,15 @@ impl LoadedVersion {
             digest: parts.digest,
             declared: parts.declared,
             config: parts.config,
+            labels: parts.labels,
             signature: parts.signature,
+            factory: parts.factory,
             batch: parts.batch,
             metrics: parts.metrics,
             provider: parts.provider,
             chores: parts.chores,
             draining: OnceLock::new(),
         }
-    }
-
-    /// The labels of its outputs.
-    #[must_use]
-    pub fn labels(&self) -> &Labels {
-        &self.declared.labels
     }
 
     /// It has been replaced: `gauge` counts it until it is freed.

@@ -15,7 +15,7 @@ use airlock::metrics::names;
 use axum::body::Body;
 use axum::http::Response;
 use common::{Asked, Gauge, Host, PATIENCE, Served};
-use engine::{OrtLoader, OrtRuntime, find_library};
+use engine::{LoaderOptions, OrtLoader, OrtRuntime, RuntimeOptions, find_library};
 use http_body_util::BodyExt as _;
 use plugin::{RuntimeConfig, SandboxRuntime};
 use rand::rngs::SmallRng;
@@ -421,7 +421,8 @@ const VERSION_1: &str = r#"{model="m",version="1"}"#;
 fn swaps_under_traffic_hold_their_promises() {
     engine::prepare_process();
     let location = find_library(None).unwrap_or_else(|error| panic!("{error}"));
-    let loader = OrtLoader::new(OrtRuntime::init(&location.path).unwrap_or_else(|error| panic!("{error}")));
+    let runtime = OrtRuntime::init(&location.path, &RuntimeOptions::default());
+    let loader = OrtLoader::new(runtime.unwrap_or_else(|error| panic!("{error}")), LoaderOptions::default());
     let home = tempfile::tempdir().expect("temporary folder");
     let sandbox = SandboxRuntime::new(RuntimeConfig::new(home.path().join("compiled"))).expect("the sandbox starts");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("runtime");

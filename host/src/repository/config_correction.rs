@@ -108,7 +108,7 @@ fn completion_fits(config: &ModelConfig, fitted: &Declaration, file: &FileTensor
         ..config.clone()
     };
     let completed = written.complete(file).is_ok();
-    let (inputs, outputs) = (&written.inputs == &fitted.inputs, &written.outputs == &fitted.outputs);
+    let (inputs, outputs) = (written.inputs == fitted.inputs, written.outputs == fitted.outputs);
     config.auto_complete == AutoComplete::Off
         || completed && written.max_batch_size == fitted.max_batch_size && inputs && outputs
 }

@@ -2,12 +2,14 @@
 //! reason, or accepted and named in a warning. Texts are Triton's wherever Triton has one. Nothing here stops at the
 //! first problem; a value that is refused is replaced by its default so that the rest can be checked too.
 
+mod accelerators;
 mod agents;
 mod backend;
 mod block;
 mod ignored;
 mod instances;
 mod labels;
+mod parameters;
 mod scheduling;
 mod settings;
 mod tensors;
@@ -61,11 +63,13 @@ pub(super) fn build(
     config.inputs = tensors::read(&root, tensors::Side::Input, &mut rules);
     config.outputs = tensors::read(&root, tensors::Side::Output, &mut rules);
     config.batching = scheduling::read(&root, config.max_batch_size, &mut rules);
-    config.instance_count = instances::count(&root, &mut rules);
-    config.graph_optimization = settings::graph_optimization(&root, &mut rules);
+    config.instance_groups = instances::read(&root, &mut rules);
+    config.session.graph_optimization = settings::graph_optimization(&root, &mut rules);
+    config.session.accelerators = accelerators::read(&root, &mut rules);
+    config.session.custom_op_libraries = backend::custom_op_libraries(&root, &mut rules);
     config.version_policy = settings::version_policy(&root, &mut rules);
     config.model_filename = settings::model_filename(&root, &mut rules);
-    settings::parameters(&root, config, &mut rules);
+    parameters::read(&root, config, &mut rules);
     config.warmup = warmup::read(&root, config, &mut rules);
     declared.labels = labels::read(&root, &mut rules);
     declared.checksums = agents::read(&root, &mut rules);

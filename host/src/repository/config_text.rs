@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use miette::Diagnostic as _;
-use model::{AutoComplete, ModelConfig, ModelName, QueuePolicy};
+use model::{AutoComplete, ModelConfig, ModelName, QueuePolicy, SessionThreads};
 use prost_reflect::text_format::ParseError;
 use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor};
 
@@ -30,6 +30,8 @@ pub struct ConfigDefaults {
     pub max_queue_size: NonZeroUsize,
     /// Whether what a model does not say is taken from its file.
     pub auto_complete: AutoComplete,
+    /// Threads of a model that names none.
+    pub threads: SessionThreads,
 }
 
 impl ConfigDefaults {
@@ -39,13 +41,18 @@ impl ConfigDefaults {
         let default_max_batch_size = settings.loading.engine.default_max_batch_size;
         let auto_complete =
             if settings.loading.is_strict { AutoComplete::Off } else { AutoComplete::On { default_max_batch_size } };
-        Self { max_queue_size: settings.max_queue_size, auto_complete }
+        let threads = settings.loading.session_threads();
+        Self { max_queue_size: settings.max_queue_size, auto_complete, threads }
     }
 }
 
 impl Default for ConfigDefaults {
     fn default() -> Self {
-        Self { max_queue_size: QueuePolicy::DEFAULT_MAX_QUEUE_SIZE, auto_complete: AutoComplete::default() }
+        Self {
+            max_queue_size: QueuePolicy::DEFAULT_MAX_QUEUE_SIZE,
+            auto_complete: AutoComplete::default(),
+            threads: SessionThreads::default(),
+        }
     }
 }
 
@@ -66,6 +73,7 @@ pub fn default_model_config(folder_name: &ModelName, defaults: &ConfigDefaults) 
     let mut config = ModelConfig::named(folder_name.clone());
     config.batching.queue.max_queue_size = defaults.max_queue_size;
     config.auto_complete = defaults.auto_complete;
+    config.session.threads = defaults.threads;
     config
 }
 

@@ -66,6 +66,15 @@ impl Labels {
     pub fn of(&self, output: &str) -> Option<&Arc<[String]>> {
         self.by_output.get(output)
     }
+
+    /// These, and those of `others` for outputs that have none here.
+    #[must_use]
+    pub fn over(&self, others: BTreeMap<Arc<str>, Arc<[String]>>) -> Self {
+        let mut by_output: BTreeMap<_, _> =
+            others.into_iter().map(|(output, labels)| (output.to_string(), labels)).collect();
+        by_output.extend(self.by_output.clone());
+        Self { by_output }
+    }
 }
 
 impl FromIterator<(String, Arc<[String]>)> for Labels {

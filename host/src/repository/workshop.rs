@@ -181,7 +181,7 @@ impl Workshop {
         let file = version_file(&declared.model, dir, number);
         let loaded = self.load_with_retries(&declared.model, &file, number);
         let loaded = loaded.map_err(|error| VersionError::of(declared, error))?;
-        let LoadedModel { config, signature, instances, provider } = loaded;
+        let LoadedModel { config, signature, instances, provider, factory, labels } = loaded;
         self.metrics.engine_load(&config.name);
         let metrics = Arc::new(self.metrics.version(&config.name, number));
         let signature = Arc::new(signature);
@@ -201,7 +201,9 @@ impl Workshop {
             digest,
             declared: Arc::clone(declared),
             config: Arc::new(config),
+            labels: declared.labels.over(labels),
             signature,
+            factory,
             batch,
             metrics,
             provider,

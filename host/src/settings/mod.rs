@@ -7,14 +7,17 @@ mod backend;
 mod bounds;
 mod control;
 mod foreign;
+mod groups;
 mod restricted;
 mod triton;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use engine::{GlobalThreads, LoaderOptions, RuntimeOptions};
+use model::{SessionThreads, ThreadCount};
 use plugin::RuntimeConfig;
 
 pub use args::{LogFormat, ServeArgs};
@@ -22,6 +25,7 @@ pub use backend::{EngineSettings, RateLimitSettings};
 use bounds::Bounds;
 pub use control::{ModelControl, StartupModels};
 pub use foreign::ForeignArgs;
+use groups::{listen, load_settings, log_level, rescan_interval, sandbox_limits};
 pub use restricted::{ApiKind, RequiredHeader, RestrictedApis};
 pub use triton::{ModelControlMode, RateLimitMode, TritonArgs};
 
@@ -89,6 +93,34 @@ pub struct LoadSettings {
     pub engine: EngineSettings,
     /// Whether instances share resources, and how much there is of each.
     pub rate_limit: RateLimitSettings,
+}
+
+impl LoadSettings {
+    /// How ONNX Runtime's environment is made.
+    #[must_use]
+    pub fn runtime_options(&self) -> RuntimeOptions {
+        let EngineSettings { has_global_threads, intra_op_threads, inter_op_threads, .. } = self.engine;
+        let count = |threads: Option<u16>| threads.map_or(ThreadCount::Cores, ThreadCount::from);
+        let threads = GlobalThreads { intra_op: count(intra_op_threads), inter_op: count(inter_op_threads) };
+        RuntimeOptions { global_threads: has_global_threads.then_some(threads) }
+    }
+
+    /// What holds for every model that ONNX Runtime runs.
+    #[must_use]
+    pub fn loader_options(&self) -> LoaderOptions {
+        LoaderOptions { custom_op_libraries: self.custom_op_libraries.clone() }
+    }
+
+    /// The threads of a model that names none and shares none.
+    #[must_use]
+    pub fn session_threads(&self) -> SessionThreads {
+        let EngineSettings { has_global_threads, intra_op_threads, inter_op_threads, .. } = self.engine;
+        if has_global_threads {
+            return SessionThreads::default();
+        }
+        let count = |threads: Option<u16>| threads.map(ThreadCount::from);
+        SessionThreads { intra_op: count(intra_op_threads), inter_op: count(inter_op_threads) }
+    }
 }
 
 /// What is logged, how and where to.
@@ -296,87 +328,6 @@ impl Settings {
 fn absolute(path: &Path) -> PathBuf {
     let resolved = path.canonicalize().or_else(|_| std::path::absolute(path));
     resolved.unwrap_or_else(|_| path.to_path_buf())
-}
-
-fn listen(args: &ServeArgs, problems: &mut Vec<String>) -> Listen {
-    let reserved = [("--grpc-port", args.grpc_port), ("--admin-port", args.admin_port)];
-    let address = args.http_address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-    let triton = &args.triton;
-    let http = SocketAddr::new(address, args.http_port.unwrap_or(8000));
-    let metrics = SocketAddr::new(triton.metrics_address.unwrap_or(address), args.metrics_port.unwrap_or(8002));
-    Listen {
-        http: triton.allow_http.unwrap_or(true).then_some(http),
-        metrics: triton.allow_metrics.unwrap_or(true).then_some(metrics),
-        restricted: RestrictedApis::of(triton, problems),
-        port_file: args.port_file.clone(),
-        reserved: reserved.into_iter().filter_map(|(flag, port)| port.map(|port| (flag, port))).collect(),
-    }
-}
-
-fn load_settings(args: &ServeArgs, bounds: &mut Bounds, problems: &mut Vec<String>) -> LoadSettings {
-    let triton = &args.triton;
-    let config_choice = triton.model_config_name.as_deref().map_or(Ok(ConfigChoice::default()), ConfigChoice::named);
-    let config_choice = config_choice.unwrap_or_else(|error| {
-        problems.push(error.to_string());
-        ConfigChoice::default()
-    });
-    let headroom_mb = args.model_load_headroom_mb;
-    let headroom_mb = headroom_mb.map(|mb| bounds.within("model_load_headroom_mb", Some(mb), 0, (0, 1 << 30)));
-    LoadSettings {
-        config_choice,
-        is_strict: triton.disable_auto_complete_config.or(triton.strict_model_config).unwrap_or(false),
-        retries: bounds.within("model_load_retry_count", triton.model_load_retry_count, 0, (0, 1_000)),
-        headroom_bytes: headroom_mb.map(|mb| (mb as u64) << 20),
-        custom_op_libraries: args.custom_op_library.clone(),
-        engine: EngineSettings::of(triton, problems),
-        rate_limit: RateLimitSettings::of(triton, problems),
-    }
-}
-
-/// Triton's seconds count where its mode is asked for.
-fn rescan_interval(args: &ServeArgs, bounds: &mut Bounds) -> Duration {
-    match args.triton.repository_poll_secs {
-        Some(seconds) if args.triton.model_control_mode == Some(ModelControlMode::Poll) => {
-            Duration::from_secs(bounds.within_u64("repository_poll_secs", Some(seconds), 15, (1, 86_400)))
-        }
-        _ => bounds.millis("rescan_ms", args.rescan_ms, 5_000, (10, 86_400_000)),
-    }
-}
-
-/// The level that Triton's flags ask for.
-fn log_level(triton: &TritonArgs) -> &'static str {
-    let [info, warning, error] = [triton.log_info, triton.log_warning, triton.log_error].map(|on| on.unwrap_or(true));
-    match triton.log_verbose.unwrap_or(0) {
-        0 if info => "info",
-        0 if warning => "warn",
-        0 if error => "error",
-        0 => "off",
-        1 => "debug",
-        _ => "trace",
-    }
-}
-
-fn sandbox_limits(args: &ServeArgs, bounds: &mut Bounds, cores: NonZeroUsize) -> SandboxLimits {
-    let mut mebibytes = |name, given, default, range| bounds.within(name, given, default, range) << 20;
-    let memory_bytes_max = mebibytes("plugin_memory_mb", args.plugin_memory_mb, 1024, (1, 4095));
-    let component_bytes_max = mebibytes("plugin_component_mb", args.plugin_component_mb, 64, (1, 1024));
-    let cache_bytes_max = mebibytes("plugin_cache_mb", args.plugin_cache_mb, 1024, (1, 1 << 20)) as u64;
-    let function_cache_bytes_max =
-        mebibytes("plugin_function_cache_mb", args.plugin_function_cache_mb, 512, (0, 1 << 20)) as u64;
-    let mut count = |name, given, default, most| {
-        // The bound of each is far below.
-        u32::try_from(bounds.within(name, given, default, (1, most))).unwrap_or(u32::MAX)
-    };
-    SandboxLimits {
-        instances: count("plugin_instances", args.plugin_instances, 256, 65_536),
-        core_instances_max: count("plugin_core_instances", args.plugin_core_instances, 64, 1_024),
-        waiting_max: bounds.within("plugin_queue_size", args.plugin_queue_size, 1_024, (0, 1 << 20)),
-        memory_bytes_max,
-        component_bytes_max,
-        cache_bytes_max,
-        function_cache_bytes_max,
-        threads: bounds.at_least_one("plugin_threads", args.plugin_threads, cores),
-    }
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ impl FileTensor {
 }
 
 const CAST: &str = "add a Cast to one of the v2 data types before exporting it";
-const ZIPMAP: &str =
-    "export it with options={'zipmap': False} (skl2onnx; zipmap=False elsewhere), so that it is a tensor";
+const ZIPMAP: &str = "export it so that it is a tensor: with options={id(model): {\"zipmap\": False}} from skl2onnx, with \
+                      zipmap=False from onnxmltools";
 const SEQUENCE: &str = "join its elements with ConcatFromSequence or give each a tensor of its own before exporting it";
 const OPTIONAL: &str = "unwrap it with OptionalGetElement before exporting it";

@@ -1,14 +1,16 @@
 //! The identity backend, as Triton's tests know it: each output is the input of its number, after a delay. A model of it
 //! needs no file; it makes scheduling visible without any work in between.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use model::{
-    BatchLayout, BatchOutput, Completion, EngineError, LoadError, LoadRequest, LoadedModel, ModelConfig, ModelInstance,
-    ModelLoader, Signature, Slot, Tensor, TensorConfig, TensorSpec,
+    BatchLayout, BatchOutput, Completion, EngineError, InstanceFactory, LoadError, LoadRequest, LoadedModel,
+    ModelConfig, ModelInstance, ModelLoader, Signature, Slot, Tensor, TensorConfig, TensorSpec,
 };
 
 /// What its versions say runs them.
@@ -26,16 +28,43 @@ impl ModelLoader for IdentityLoader {
     fn load(&self, request: &LoadRequest<'_>) -> Result<LoadedModel, LoadError> {
         let config = request.config;
         let pairs = pairs(config)?;
-        let batches = config.max_batch_size > 0;
+        let batch = (config.max_batch_size > 0).then_some(-1);
         let signature = Signature {
-            inputs: config.inputs.iter().map(|tensor| spec(tensor, batches)).collect(),
-            outputs: config.outputs.iter().map(|tensor| spec(tensor, batches)).collect(),
+            inputs: config.inputs.iter().map(|tensor| spec(tensor, batch)).collect(),
+            outputs: config.outputs.iter().map(|tensor| spec(tensor, batch)).collect(),
         };
         let pace = Pace::of(config)?;
         let model = Arc::new(Identity { signature: signature.clone(), pairs });
-        let make = |index| Box::new(IdentityInstance::new(Arc::clone(&model), pace.of_instance(index)));
-        let instances = (0..config.instance_count.get()).map(|index| make(index) as Box<dyn ModelInstance>).collect();
-        Ok(LoadedModel { config: config.clone(), signature, instances, provider: IDENTITY_PROVIDER })
+        let factory = IdentityInstances { model, pace, made: AtomicUsize::new(0) };
+        let instances = (0..config.instance_count().get()).map(|_| factory.next()).collect();
+        Ok(LoadedModel {
+            config: config.clone(),
+            signature,
+            instances,
+            factory: Arc::new(factory),
+            labels: BTreeMap::new(),
+            provider: IDENTITY_PROVIDER,
+        })
+    }
+}
+
+/// Makes instances, each slower than the one before where the multiplier says so.
+struct IdentityInstances {
+    model: Arc<Identity>,
+    pace: Pace,
+    made: AtomicUsize,
+}
+
+impl IdentityInstances {
+    fn next(&self) -> Box<dyn ModelInstance> {
+        let delay = self.pace.of_instance(self.made.fetch_add(1, Ordering::Relaxed));
+        Box::new(IdentityInstance::new(Arc::clone(&self.model), delay))
+    }
+}
+
+impl InstanceFactory for IdentityInstances {
+    fn make(&self) -> Result<Box<dyn ModelInstance>, LoadError> {
+        Ok(self.next())
     }
 }
 
@@ -47,8 +76,7 @@ struct Identity {
     pairs: Vec<usize>,
 }
 
-fn spec(tensor: &TensorConfig, batches: bool) -> TensorSpec {
-    let batch = batches.then_some(-1);
+fn spec(tensor: &TensorConfig, batch: Option<i64>) -> TensorSpec {
     let shape = batch.into_iter().chain(tensor.dims.iter().copied()).collect();
     TensorSpec { name: Arc::clone(&tensor.name), data_type: tensor.data_type, shape }
 }

@@ -6,9 +6,12 @@
 //! From the start of a process: [`prepare_process`] before any thread exists, [`find_library`], [`OrtRuntime::init`],
 //! then an [`OrtLoader`]. [`onnx_is_complete`] needs none of them.
 
+mod accelerators;
 mod backends;
 mod check;
+mod classifier;
 mod completeness;
+mod custom_ops;
 mod element;
 mod file;
 mod identity;
@@ -18,6 +21,7 @@ mod loader;
 mod raw;
 mod reshape;
 mod runtime;
+mod session_options;
 mod slot;
 mod warmup;
 mod wire;
@@ -26,5 +30,5 @@ pub use backends::Backends;
 pub use completeness::{Completeness, ExternalFile, onnx_is_complete};
 pub use identity::{IDENTITY_PROVIDER, IdentityLoader};
 pub use library::{LibraryError, LibraryLocation, LibrarySource, find_library};
-pub use loader::{CPU_PROVIDER, OrtLoader};
-pub use runtime::{OrtRuntime, prepare_process};
+pub use loader::{CPU_PROVIDER, LoaderOptions, OrtLoader};
+pub use runtime::{GlobalThreads, OrtRuntime, RuntimeOptions, prepare_process};

@@ -1,24 +1,32 @@
 //! Loading a model version: open its file as one session, read and check the signature, make the instances, warm each
 //! up. Whatever fails, nothing stays loaded.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::{
-    GraphOptimization, InstanceThreads, LoadError, LoadRequest, LoadedModel, ModelConfig, ModelInstance, ModelLoader,
-};
+use model::{InstanceFactory, LoadError, LoadRequest, LoadedModel, ModelConfig, ModelInstance, ModelLoader};
 use ort::session::Session;
-use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
+use ort::session::builder::SessionBuilder;
 
 use crate::check::{Served, check};
+use crate::classifier::{Labels, rewritten};
 use crate::file::FileSignature;
 use crate::instance::{CpuInstance, LoadedVersion};
 use crate::raw::CpuSession;
 use crate::runtime::OrtRuntime;
-use crate::warmup;
+use crate::session_options::{self, message};
+use crate::warmup::{self, Warmup};
 
-/// The execution provider that this loader's versions run on.
+/// The execution provider that versions without accelerators run on.
 pub const CPU_PROVIDER: &str = "CPUExecutionProvider";
+
+/// What the operator of the server says about every model.
+#[derive(Clone, Debug, Default)]
+pub struct LoaderOptions {
+    /// Libraries with operators of their own that models may name in `model_operations`. They are native code, and must
+    /// let several threads run one session at a time.
+    pub custom_op_libraries: Vec<PathBuf>,
+}
 
 /// Loads model versions with ONNX Runtime.
 ///
@@ -27,52 +35,95 @@ pub const CPU_PROVIDER: &str = "CPUExecutionProvider";
 /// they must stay as they are for as long as the version is loaded; [`onnx_is_complete`](crate::onnx_is_complete) lists
 /// them, and the host loads such a version from a copy of its own.
 ///
-/// Of the configuration's `parameters` these are obeyed: `execution_mode` (0 sequential, 1 parallel), `enable_mem_arena`
-/// and `enable_mem_pattern` (0 or 1).
+/// An output that is a list of maps from class labels to scores is served as the tensor of scores, and the labels are told
+/// in [`LoadedModel::labels`].
 #[derive(Clone, Debug)]
 pub struct OrtLoader {
     runtime: OrtRuntime,
+    options: LoaderOptions,
 }
 
 impl OrtLoader {
     /// A loader that uses this runtime.
     #[must_use]
-    pub fn new(runtime: OrtRuntime) -> Self {
-        Self { runtime }
+    pub fn new(runtime: OrtRuntime, options: LoaderOptions) -> Self {
+        Self { runtime, options }
     }
 
-    fn open(&self, path: &Path, options: Options) -> Result<Session, LoadError> {
+    fn open(&self, request: &LoadRequest<'_>) -> Result<(Session, Labels), LoadError> {
+        let path = request.path;
         let failed = |message: String| LoadError::File { path: path.to_path_buf(), message };
         let metadata = std::fs::metadata(path)
             .map_err(|error| failed(format!("{error}; a version folder must hold its model under this name")))?;
         if !metadata.is_file() {
             return Err(failed("it is not a regular file; put the model itself there".to_owned()));
         }
-        let mut builder = options.builder(&self.runtime).map_err(failed)?;
-        builder.commit_from_file(path).map_err(|error| {
-            failed(format!(
-                "{}; copy the file again if it was cut short, or run onnx.checker.check_model on it where it was exported",
-                error.message()
-            ))
+        let builder = session_options::builder(&self.runtime, request.config, &self.options);
+        let opened = commit(builder.map_err(LoadError::Unsupported)?, path);
+        opened.map_err(|message| {
+            let advice =
+                "copy the file again if it was cut short, or run onnx.checker.check_model on it where it was exported";
+            let names: Vec<&str> = request.config.session.entries.iter().map(|(name, _)| name).collect();
+            let doubt = if names.is_empty() {
+                String::new()
+            } else {
+                format!(", or look at its parameters ort.session.{}", names.join(", ort.session."))
+            };
+            failed(format!("{message}; {advice}{doubt}"))
         })
     }
 }
 
+/// Makes the session, of rewritten bytes where the file is a classifier that needs it.
+fn commit(mut builder: SessionBuilder, path: &Path) -> Result<(Session, Labels), String> {
+    let Some(rewritten) = rewritten(path) else {
+        return builder.commit_from_file(path).map(|session| (session, Labels::new())).map_err(message);
+    };
+    // Weights in files of their own lie beside the model, wherever its bytes come from.
+    let folder = std::path::absolute(path).map_err(|error| error.to_string())?;
+    let folder = folder.parent().and_then(Path::to_str).ok_or("its folder's name is not UTF-8; rename the folder")?;
+    let builder = builder.with_config_entry("session.model_external_initializers_file_folder_path", folder);
+    let session = builder.map_err(message)?.commit_from_memory(&rewritten.bytes).map_err(message)?;
+    Ok((session, rewritten.labels))
+}
+
 impl ModelLoader for OrtLoader {
     fn load(&self, request: &LoadRequest<'_>) -> Result<LoadedModel, LoadError> {
-        let session = self.open(request.path, Options::of(request.config)?)?;
+        let (session, mut labels) = self.open(request)?;
         let (config, version) = checked_version(request, &session)?;
-        let version = Arc::new(version);
         drop(session);
-        let warmups = warmup::prepare(&config, &version.signature)?;
-        let mut instances: Vec<Box<dyn ModelInstance>> = Vec::with_capacity(config.instance_count.get());
-        for _ in 0..config.instance_count.get() {
-            let mut instance = CpuInstance::new(Arc::clone(&version));
-            warmups.iter().try_for_each(|warmup| warmup.run(&mut instance))?;
-            instances.push(Box::new(instance));
-        }
-        drop(warmups);
-        Ok(LoadedModel { config, signature: version.signature.clone(), instances, provider: CPU_PROVIDER })
+        let signature = version.signature.clone();
+        labels.retain(|output, _| signature.outputs.iter().any(|spec| spec.name == *output));
+        let factory = CpuInstances { version: Arc::new(version), config };
+        let instances = factory.make_all()?;
+        let config = factory.config.clone();
+        let provider = session_options::provider(&config.session);
+        Ok(LoadedModel { config, signature, instances, factory: Arc::new(factory), labels, provider })
+    }
+}
+
+/// Makes instances of a loaded version.
+struct CpuInstances {
+    version: Arc<LoadedVersion>,
+    config: ModelConfig,
+}
+
+impl CpuInstances {
+    fn make_all(&self) -> Result<Vec<Box<dyn ModelInstance>>, LoadError> {
+        let warmups = warmup::prepare(&self.config, &self.version.signature)?;
+        (0..self.config.instance_count().get()).map(|_| self.warmed(&warmups)).collect()
+    }
+
+    fn warmed(&self, warmups: &[Warmup<'_>]) -> Result<Box<dyn ModelInstance>, LoadError> {
+        let mut instance = CpuInstance::new(Arc::clone(&self.version));
+        warmups.iter().try_for_each(|warmup| warmup.run(&mut instance))?;
+        Ok(Box::new(instance))
+    }
+}
+
+impl InstanceFactory for CpuInstances {
+    fn make(&self) -> Result<Box<dyn ModelInstance>, LoadError> {
+        self.warmed(&warmup::prepare(&self.config, &self.version.signature)?)
     }
 }
 
@@ -86,65 +137,10 @@ fn checked_version(request: &LoadRequest<'_>, session: &Session) -> Result<(Mode
     completed
         .map_err(|error| LoadError::Mismatch { problems: vec![error.to_string()], file: Some(Box::new(tensors)) })?;
     let Served { signature, input_reshapes, output_reshapes } = check(&config, &file)?;
+    let run_options = session_options::run_options(&config.session).map_err(failed)?;
     let inputs = signature.inputs.iter().map(|spec| &*spec.name);
     let outputs = signature.outputs.iter().map(|spec| &*spec.name);
-    let session = CpuSession::new(session, inputs, outputs).map_err(failed)?;
+    let session = CpuSession::new(session, run_options, inputs, outputs).map_err(failed)?;
     let batches = config.max_batch_size > 0;
     Ok((config, LoadedVersion { session, signature, input_reshapes, output_reshapes, batches }))
-}
-
-/// How a session runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Options {
-    optimization: GraphOptimization,
-    threads: InstanceThreads,
-    parallel: bool,
-    memory_arena: bool,
-    memory_pattern: bool,
-}
-
-impl Options {
-    fn of(config: &ModelConfig) -> Result<Self, LoadError> {
-        let switch = |key: &str, default: bool| match config.parameters.get(key).map(String::as_str) {
-            None => Ok(default),
-            Some("0") => Ok(false),
-            Some("1") => Ok(true),
-            Some(other) => Err(LoadError::Mismatch {
-                problems: vec![format!(
-                    "model '{}', parameter '{key}' must be 0 or 1, got '{other}'; write \"0\" or \"1\"",
-                    config.name
-                )],
-                file: None,
-            }),
-        };
-        Ok(Self {
-            optimization: config.graph_optimization,
-            threads: config.threads,
-            parallel: switch("execution_mode", false)?,
-            memory_arena: switch("enable_mem_arena", true)?,
-            memory_pattern: switch("enable_mem_pattern", true)?,
-        })
-    }
-
-    fn builder(self, runtime: &OrtRuntime) -> Result<SessionBuilder, String> {
-        let level = match self.optimization {
-            GraphOptimization::Disabled => GraphOptimizationLevel::Disable,
-            GraphOptimization::Basic => GraphOptimizationLevel::Level1,
-            GraphOptimization::Extended => GraphOptimizationLevel::Level2,
-            GraphOptimization::All => GraphOptimizationLevel::All,
-        };
-        let arena = ort::ep::CPU::default().with_arena_allocator(self.memory_arena).build().error_on_failure();
-        let builder = Session::builder(runtime.environment()).map_err(message)?;
-        let builder = builder.with_execution_providers([arena]).map_err(message)?;
-        let builder = builder.with_optimization_level(level).map_err(message)?;
-        let builder = builder.with_intra_threads(self.threads.intra_op.into()).map_err(message)?;
-        let builder = builder.with_inter_threads(self.threads.inter_op.into()).map_err(message)?;
-        let builder = builder.with_parallel_execution(self.parallel).map_err(message)?;
-        builder.with_memory_pattern(self.memory_pattern).map_err(message)
-    }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "the shape that `map_err` wants")]
-fn message<R>(error: ort::Error<R>) -> String {
-    error.message().to_owned()
 }

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use model::DataType;
 use ort::AsPointer as _;
 use ort::memory::{AllocationDevice, Allocator, AllocatorType, MemoryInfo, MemoryType};
-use ort::session::{Session, SharedSessionInner};
+use ort::session::{RunOptions, Session, SharedSessionInner};
 use ort::sys::{self, ONNXTensorElementDataType as ElementType};
 
 use crate::element::{data_type_of_number, element_type};
@@ -80,6 +80,22 @@ pub(crate) fn probe_library(path: &CStr, wanted: impl Fn(&str) -> bool) -> Probe
     // SAFETY: asking for a version of the interface has no precondition; null means that it is not there.
     let has_interface = wanted(&version) && !unsafe { (base.GetApi)(sys::ORT_API_VERSION) }.is_null();
     Probe::Found { version, has_interface }
+}
+
+/// The execution providers that the loaded library has, by name.
+pub(crate) fn available_providers() -> Result<Vec<String>, String> {
+    let mut names: *mut *mut c_char = null_mut();
+    let mut count = 0;
+    // SAFETY: both results point to live variables.
+    unsafe { check((ort::api().GetAvailableProviders)(&raw mut names, &raw mut count))? };
+    let len = usize::try_from(count).unwrap_or(0);
+    // SAFETY: the call gave `count` C strings, which are valid until they are given back below, once.
+    unsafe {
+        let listed = if len == 0 { &[] } else { std::slice::from_raw_parts(names.cast_const(), len) };
+        let listed = listed.iter().map(|&name| CStr::from_ptr(name).to_string_lossy().into_owned()).collect();
+        check((ort::api().ReleaseAvailableProviders)(names, count))?;
+        Ok(listed)
+    }
 }
 
 /// An owned `OrtValue`.
@@ -362,6 +378,7 @@ pub(crate) fn has_shape(session: &Session, side: Side, index: usize) -> Result<S
 pub(crate) struct CpuSession {
     inner: Arc<SharedSessionInner>,
     memory: MemoryInfo<'static>,
+    run_options: Option<RunOptions>,
     inputs: Names,
     outputs: Names,
 }
@@ -394,15 +411,17 @@ pub(crate) struct RunLists {
 unsafe impl Send for RunLists {}
 
 impl CpuSession {
-    /// Takes the session, which must run on CPU, and the names to feed and to fetch.
+    /// Takes the session, which must run on CPU, the options of its runs, and the names to feed and to fetch.
     pub(crate) fn new<'n>(
         session: &Session,
+        run_options: Option<RunOptions>,
         inputs: impl Iterator<Item = &'n str>,
         outputs: impl Iterator<Item = &'n str>,
     ) -> Result<Self, String> {
         let memory = MemoryInfo::new(AllocationDevice::CPU, 0, AllocatorType::Device, MemoryType::Default)
             .map_err(|error| error.message().to_owned())?;
-        Ok(Self { inner: session.inner(), memory, inputs: Names::new(inputs)?, outputs: Names::new(outputs)? })
+        let (inputs, outputs) = (Names::new(inputs)?, Names::new(outputs)?);
+        Ok(Self { inner: session.inner(), memory, run_options, inputs, outputs })
     }
 
     /// Runs the model on this thread: one value per input name in, one per output name appended to `outputs`, whose
@@ -422,13 +441,14 @@ impl CpuSession {
             lists.inputs.clear();
             return Err("an input was not prepared".to_owned());
         }
+        let run_options = self.run_options.as_ref().map_or(null(), |options| options.ptr());
         // SAFETY: all four lists are as long as stated. `OrtApi::Run` may be called for one session from several threads
-        // at once, which holds for the CPU provider; the values it reads are borrowed until it returns, and each output
-        // it writes is ours to release.
+        // at once, which holds for the CPU provider, and only reads the options; the values it reads are borrowed until
+        // it returns, and each output it writes is ours to release.
         let outcome = unsafe {
             check((ort::api().Run)(
                 self.inner.ptr().cast_mut(),
-                null(),
+                run_options,
                 names_in.as_ptr(),
                 lists.inputs.as_ptr(),
                 names_in.len(),

@@ -6,11 +6,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ort::environment::Environment;
+use model::ThreadCount;
+use ort::environment::{Environment, GlobalThreadPoolOptions};
 use ort::logging::LogLevel;
 
 use crate::library::LibraryError;
 use crate::raw::{Probe, probe_library, set_variable_while_single_threaded};
+use crate::session_options::{message, thread_count};
 
 /// The oldest minor version of ONNX Runtime 1 whose interface this build can use.
 pub(crate) const OLDEST_MINOR_VERSION: u32 = ort::MINOR_VERSION;
@@ -28,6 +30,30 @@ pub fn prepare_process() {
     }
 }
 
+/// How the environment is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeOptions {
+    /// One pool of threads for all models that name no thread counts of their own (Triton's
+    /// `enable-global-threadpool`). `None`: each session has its own.
+    pub global_threads: Option<GlobalThreads>,
+}
+
+/// The threads that sessions share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GlobalThreads {
+    /// Threads inside one operator.
+    pub intra_op: ThreadCount,
+    /// Operators side by side.
+    pub inter_op: ThreadCount,
+}
+
+impl Default for GlobalThreads {
+    /// As many as the cores that this process may use.
+    fn default() -> Self {
+        Self { intra_op: ThreadCount::Cores, inter_op: ThreadCount::Cores }
+    }
+}
+
 /// The loaded library with its environment. Clones are the same one.
 #[derive(Clone, Debug)]
 pub struct OrtRuntime {
@@ -39,6 +65,7 @@ struct Inner {
     path: PathBuf,
     version: String,
     environment: Environment,
+    options: RuntimeOptions,
 }
 
 /// The one of this process. It is never dropped: ONNX Runtime allows no second environment.
@@ -46,11 +73,11 @@ static RUNTIME: Mutex<Option<OrtRuntime>> = Mutex::new(None);
 
 impl OrtRuntime {
     /// Loads the library at `path`, with telemetry off, or returns the runtime that this process already has, whatever
-    /// its path. After a failure it can be called again.
+    /// its path and options. After a failure it can be called again.
     ///
     /// # Errors
     /// A [`LibraryError`] naming the path when it cannot be opened, is no ONNX Runtime, or is too old.
-    pub fn init(path: &Path) -> Result<Self, LibraryError> {
+    pub fn init(path: &Path, options: &RuntimeOptions) -> Result<Self, LibraryError> {
         let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(existing) = &*runtime {
             return Ok(existing.clone());
@@ -58,8 +85,10 @@ impl OrtRuntime {
         // `ort` would look for a relative path beside the executable first.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         let version = usable_version(&path)?;
-        let environment = start(&path)?;
-        Ok(runtime.insert(Self { inner: Arc::new(Inner { path, version, environment }) }).clone())
+        let environment =
+            start(&path, options).map_err(|message| LibraryError::Start { path: path.clone(), message })?;
+        let inner = Inner { path, version, environment, options: *options };
+        Ok(runtime.insert(Self { inner: Arc::new(inner) }).clone())
     }
 
     /// The library's version, such as `1.28.0`.
@@ -72,6 +101,11 @@ impl OrtRuntime {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.inner.path
+    }
+
+    /// Whether sessions share one pool of threads.
+    pub(crate) fn has_global_threads(&self) -> bool {
+        self.inner.options.global_threads.is_some()
     }
 
     pub(crate) fn environment(&self) -> &Environment {
@@ -98,18 +132,25 @@ fn is_new_enough(version: &str) -> bool {
     matches!((numbers.next(), numbers.next()), (Some(Ok(1)), Some(Ok(minor))) if minor >= OLDEST_MINOR_VERSION)
 }
 
-fn start(path: &Path) -> Result<Environment, LibraryError> {
-    let failed = |message: String| LibraryError::Start { path: path.to_path_buf(), message };
-    let environment = ort::init_from(path)
-        .map_err(|error| failed(error.to_string()))?
+fn start(path: &Path, options: &RuntimeOptions) -> Result<Environment, String> {
+    let mut builder = ort::init_from(path)
+        .map_err(|error| error.to_string())?
         .with_name("airlock")
         .with_telemetry(false)
-        .with_logger(Arc::new(|level, category, _id, location, message| log(level, category, location, message)))
-        .build()
-        .map_err(|error| failed(error.message().to_owned()))?;
+        .with_logger(Arc::new(|level, category, _id, location, message| log(level, category, location, message)));
+    if let Some(threads) = options.global_threads {
+        builder = builder.with_global_thread_pool(pool(threads).map_err(message)?);
+    }
+    let environment = builder.build().map_err(message)?;
     // `ort` asks for everything; what is below a warning would be formatted for nothing.
     environment.set_log_level(LogLevel::Warning);
     Ok(environment)
+}
+
+fn pool(threads: GlobalThreads) -> ort::Result<GlobalThreadPoolOptions> {
+    GlobalThreadPoolOptions::default()
+        .with_intra_threads(thread_count(threads.intra_op))?
+        .with_inter_threads(thread_count(threads.inter_op))
 }
 
 /// ONNX Runtime logs as an error what it also returns as one, so its errors are warnings here.

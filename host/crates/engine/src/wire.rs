@@ -45,6 +45,11 @@ impl<R: Read + Seek> Walker<R> {
         Self { source: BufReader::new(source), position: 0 }
     }
 
+    /// How many bytes it has read or passed over.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
     /// The next field of a message that ends at `end`, or `None` at its end.
     pub(crate) fn field(&mut self, end: u64) -> Result<Option<Field>, WireError> {
         if self.position == end {
@@ -101,7 +106,8 @@ impl<R: Read + Seek> Walker<R> {
         Ok(Content::Fixed)
     }
 
-    fn varint(&mut self, end: u64) -> Result<u64, WireError> {
+    /// A varint that ends before `end`.
+    pub(crate) fn varint(&mut self, end: u64) -> Result<u64, WireError> {
         let at = self.position;
         let mut value = 0_u64;
         for shift in (0..70).step_by(7) {

@@ -1,13 +1,14 @@
 //! Libraries that are not ONNX Runtime, or too old, are refused without harm, and the right one still loads afterwards.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod common;
 
-use engine::{LibraryError, OrtRuntime, find_library};
+use std::path::{Path, PathBuf};
+
+use engine::{LibraryError, OrtRuntime, RuntimeOptions, find_library};
 
 /// Builds a library that says it is ONNX Runtime of `version` and offers no interface.
 fn build_stand_in(folder: &Path, version: &str) -> PathBuf {
-    let source = folder.join("stand_in.rs");
+    let source = folder.join(format!("stand_in_{}.rs", version.replace('.', "_")));
     let text = r#"
         #[repr(C)] pub struct Base { get_api: extern "C" fn(u32) -> *const u8, get_version: extern "C" fn() -> *const u8 }
         unsafe impl Sync for Base {}
@@ -17,16 +18,11 @@ fn build_stand_in(folder: &Path, version: &str) -> PathBuf {
         #[unsafe(no_mangle)] pub extern "C" fn OrtGetApiBase() -> &'static Base { &BASE }
     "#;
     std::fs::write(&source, text.replace("VERSION", version)).expect("written");
-    let library = folder.join(format!("stand_in_{version}.so"));
-    let compiler =
-        std::env::var_os("RUSTC").map_or_else(|| Path::new(env!("CARGO")).with_file_name("rustc"), PathBuf::from);
-    let status = Command::new(compiler)
-        .args(["--edition", "2024", "--crate-type", "cdylib", "-o"])
-        .args([&library, &source])
-        .status()
-        .expect("the compiler starts");
-    assert!(status.success());
-    library
+    common::compile_library(&source)
+}
+
+fn init(path: &Path) -> Result<OrtRuntime, LibraryError> {
+    OrtRuntime::init(path, &RuntimeOptions::default())
 }
 
 #[test]
@@ -34,17 +30,17 @@ fn unusable_libraries_are_errors_and_the_right_one_loads_once() {
     let folder = tempfile::tempdir().expect("folder");
     let bogus = folder.path().join("libonnxruntime.so");
     std::fs::write(&bogus, b"no library").expect("written");
-    let error = OrtRuntime::init(&bogus).expect_err("not a library");
+    let error = init(&bogus).expect_err("not a library");
     assert!(matches!(&error, LibraryError::Open { path, .. } if *path == bogus), "{error}");
 
-    let absent = OrtRuntime::init(&folder.path().join("absent.so")).expect_err("absent");
+    let absent = init(&folder.path().join("absent.so")).expect_err("absent");
     assert!(matches!(absent, LibraryError::Open { .. }), "{absent}");
 
-    let foreign = OrtRuntime::init(Path::new(&foreign_library())).expect_err("another library");
+    let foreign = init(Path::new(&foreign_library())).expect_err("another library");
     assert!(matches!(foreign, LibraryError::NotOnnxRuntime { .. }), "{foreign}");
 
     for version in ["1.17.3", "1.99.0"] {
-        let error = OrtRuntime::init(&build_stand_in(folder.path(), version)).expect_err("no interface of ours");
+        let error = init(&build_stand_in(folder.path(), version)).expect_err("no interface of ours");
         let text = error.to_string();
         assert!(
             matches!(error, LibraryError::TooOld { .. }) && text.contains(version) && text.contains("1.24"),
@@ -53,10 +49,10 @@ fn unusable_libraries_are_errors_and_the_right_one_loads_once() {
     }
 
     let location = find_library(None).unwrap_or_else(|error| panic!("{error}"));
-    let runtime = OrtRuntime::init(&location.path).unwrap_or_else(|error| panic!("{error}"));
+    let runtime = init(&location.path).unwrap_or_else(|error| panic!("{error}"));
     assert!(runtime.version().starts_with("1."), "{}", runtime.version());
     assert!(runtime.path().is_absolute());
-    let again = OrtRuntime::init(&bogus).expect("the process has its runtime");
+    let again = init(&bogus).expect("the process has its runtime");
     assert_eq!(again.path(), runtime.path());
 }
 

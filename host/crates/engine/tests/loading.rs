@@ -5,7 +5,7 @@ mod common;
 use std::num::NonZeroUsize;
 
 use common::{completed, config, declared, fixture, floats, instance, load, load_error, load_path, run, to_floats};
-use model::{DataType, LoadError, ModelConfig, TensorConfig, WarmupData, WarmupInput, WarmupSample};
+use model::{DataType, InstanceGroup, LoadError, ModelConfig, TensorConfig, WarmupData, WarmupInput, WarmupSample};
 
 #[test]
 fn files_that_are_no_models_are_refused_with_their_path() {
@@ -35,7 +35,11 @@ fn files_that_are_no_models_are_refused_with_their_path() {
 #[test]
 fn what_no_request_can_carry_is_refused_with_advice() {
     let cases = [
-        ("zipmap.onnx", "output 'probabilities' is a sequence of maps", "'zipmap': False"),
+        (
+            "zipmap_in_function.onnx",
+            "output 'probabilities' is a sequence of maps",
+            "with options={id(model): {\"zipmap\": False}} from skl2onnx, with zipmap=False from onnxmltools",
+        ),
         ("sequence.onnx", "output 'pieces' is a sequence", "ConcatFromSequence"),
         ("sequence_input.onnx", "input 'pieces' is a sequence", "ConcatFromSequence"),
         ("optional_input.onnx", "input 'x' is an optional", "OptionalGetElement"),
@@ -80,16 +84,6 @@ fn a_model_of_fixed_batch_size_loads_without_batching_only() {
 }
 
 #[test]
-fn switches_among_the_parameters_are_0_or_1() {
-    let parameters = [("execution_mode".to_owned(), "2".to_owned())].into();
-    let error = load_error("add.onnx", &ModelConfig { parameters, ..config(4) });
-    assert_eq!(
-        error.to_string(),
-        "model 'm', parameter 'execution_mode' must be 0 or 1, got '2'; write \"0\" or \"1\""
-    );
-}
-
-#[test]
 fn what_is_not_declared_is_completed_from_the_file() {
     let loaded = load("fraud_mlp.onnx", &completed(0));
     assert_eq!(loaded.config.max_batch_size, 4, "it can batch");
@@ -106,7 +100,7 @@ fn what_is_not_declared_is_completed_from_the_file() {
     let expected =
         "autofill failed for model 'm': model does not support batching while non-zero max_batch_size is specified";
     assert_eq!(text, expected);
-    let text = load_error("zipmap.onnx", &completed(0)).to_string();
+    let text = load_error("zipmap_in_function.onnx", &completed(0)).to_string();
     assert!(text.contains("is a sequence of maps"), "what cannot be completed is told as it is: {text}");
 }
 
@@ -149,7 +143,10 @@ fn given(value: i64) -> WarmupData {
 fn warm_up_runs_on_every_instance_and_its_failure_refuses_the_version() {
     let with = |sample: WarmupSample| ModelConfig {
         warmup: vec![sample],
-        instance_count: NonZeroUsize::new(2).expect("not zero"),
+        instance_groups: vec![InstanceGroup {
+            count: NonZeroUsize::new(2).expect("not zero"),
+            ..InstanceGroup::named("m_0")
+        }],
         ..config(4)
     };
     for data in [WarmupData::Zero, given(3)] {
@@ -176,6 +173,9 @@ fn warm_up_runs_on_every_instance_and_its_failure_refuses_the_version() {
         let error = load_error("gather.onnx", &with(sample));
         assert!(matches!(error, LoadError::Warmup { .. }), "{error:?}");
         let text = error.to_string();
-        assert!(text.starts_with("warm-up 'first requests' failed: ") && text.contains(expected), "{text}");
+        assert!(
+            text.starts_with("failed to run warmup sample 'first requests': ") && text.contains(expected),
+            "{text}"
+        );
     }
 }

@@ -7,7 +7,10 @@ use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
 
 use common::{config, declared, fixture, floats, instance, load, load_path, run, submit, tensor, to_floats};
-use model::{BatchLayout, DataType, EngineError, GraphOptimization, InstanceThreads, ModelConfig};
+use model::{
+    BatchLayout, DataType, EngineError, ExecutionMode, GraphOptimization, InstanceGroup, MemoryArena, ModelConfig,
+    SessionConfig, SessionThreads,
+};
 
 struct Expected {
     features: Vec<Vec<f32>>,
@@ -43,14 +46,15 @@ fn answers_are_those_of_onnx_runtime_in_python() {
     let levels =
         [GraphOptimization::Disabled, GraphOptimization::Basic, GraphOptimization::Extended, GraphOptimization::All];
     for graph_optimization in levels {
-        let config = ModelConfig {
+        let session = SessionConfig {
             graph_optimization,
-            threads: InstanceThreads { intra_op: 2, inter_op: 0 },
-            parameters: [("execution_mode", "1"), ("enable_mem_arena", "0"), ("enable_mem_pattern", "0")]
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .into(),
-            ..config(64)
+            threads: SessionThreads { intra_op: Some(2.into()), inter_op: Some(0.into()) },
+            execution_mode: ExecutionMode::Parallel,
+            memory_arena: MemoryArena::Off,
+            memory_pattern: false,
+            ..SessionConfig::default()
         };
+        let config = ModelConfig { session, ..config(64) };
         let output =
             run(&mut *instance(load("fraud_mlp.onnx", &config)), &[floats(&[64, 8], &expected.features.concat())])
                 .expect("runs");
@@ -62,7 +66,8 @@ fn answers_are_those_of_onnx_runtime_in_python() {
 #[test]
 fn instances_of_one_session_run_side_by_side() {
     let expected = fraud_mlp_expected();
-    let config = ModelConfig { instance_count: NonZeroUsize::new(4).expect("not zero"), ..config(64) };
+    let four = InstanceGroup { count: NonZeroUsize::new(4).expect("not zero"), ..InstanceGroup::named("m_0") };
+    let config = ModelConfig { instance_groups: vec![four], ..config(64) };
     let loaded = load("fraud_mlp.onnx", &config);
     assert_eq!(loaded.instances.len(), 4);
     std::thread::scope(|scope| {
@@ -172,14 +177,6 @@ fn an_output_of_unknown_rank_is_served_as_declared() {
     assert_eq!(output.tensors[0].shape(), [2, 2]);
     let error = run(&mut *instance, &[values, shape([1, 4])]).expect_err("not as declared");
     assert!(matches!(error, EngineError::Output { .. }), "{error}");
-}
-
-#[test]
-fn a_map_output_can_be_left_out() {
-    let narrowed = ModelConfig { outputs: vec![declared("label", DataType::Int64, &[])], ..config(4) };
-    let output =
-        run(&mut *instance(load("zipmap.onnx", &narrowed)), &[floats(&[2, 2], &[0.1, 0.9, 0.8, 0.2])]).expect("runs");
-    assert_eq!(&output.tensors[0].data()[..], [1_i64, 0].map(i64::to_le_bytes).concat());
 }
 
 #[test]

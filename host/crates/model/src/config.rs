@@ -2,12 +2,19 @@
 //! text format is the host's concern; this type cannot hold a value the batcher or the engine would have to refuse.
 
 mod batching;
+mod instances;
+mod session;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 pub use batching::{BatchingConfig, BatchingConfigError, Priorities, QueuePolicy, TimeoutAction};
+pub use instances::{InstanceGroup, RateLimiter, RateResource, ResourceScope};
+pub use session::{
+    Accelerator, ExecutionMode, GraphOptimization, MemoryArena, SessionConfig, SessionEntries, SessionEntryError,
+    SessionThreads, ThreadCount,
+};
 
 use crate::{AutoComplete, DataType, ModelName, VersionNumber};
 
@@ -26,12 +33,10 @@ pub struct ModelConfig {
     pub outputs: Vec<TensorConfig>,
     /// How requests wait and are gathered.
     pub batching: BatchingConfig,
-    /// Executors per version.
-    pub instance_count: NonZeroUsize,
-    /// Threads of one executor.
-    pub threads: InstanceThreads,
-    /// How far ONNX Runtime rewrites the graph.
-    pub graph_optimization: GraphOptimization,
+    /// Executors per version; at least one group.
+    pub instance_groups: Vec<InstanceGroup>,
+    /// How ONNX Runtime runs it.
+    pub session: SessionConfig,
     /// Which version folders are served.
     pub version_policy: VersionPolicy,
     /// Whether what is not declared is taken from the model file.
@@ -51,15 +56,14 @@ impl ModelConfig {
     #[must_use]
     pub fn named(name: ModelName) -> Self {
         Self {
+            instance_groups: vec![InstanceGroup::named(name.as_str())],
             name,
             backend: Backend::OnnxRuntime,
             max_batch_size: 0,
             inputs: Vec::new(),
             outputs: Vec::new(),
             batching: BatchingConfig { is_dynamic: false, ..BatchingConfig::default() },
-            instance_count: NonZeroUsize::MIN,
-            threads: InstanceThreads::default(),
-            graph_optimization: GraphOptimization::All,
+            session: SessionConfig::default(),
             version_policy: VersionPolicy::Latest(1),
             auto_complete: AutoComplete::default(),
             model_filename: "model.onnx".to_owned(),
@@ -67,6 +71,13 @@ impl ModelConfig {
             execution: Execution::Auto,
             parameters: BTreeMap::new(),
         }
+    }
+
+    /// Executors of all groups.
+    #[must_use]
+    pub fn instance_count(&self) -> NonZeroUsize {
+        let total = self.instance_groups.iter().map(|group| group.count.get()).fold(0, usize::saturating_add);
+        NonZeroUsize::new(total).unwrap_or(NonZeroUsize::MIN)
     }
 
     /// Most rows of one request, for [`Signature::check_inputs`](crate::Signature::check_inputs): `max_batch_size`, or
@@ -134,35 +145,6 @@ impl TensorConfig {
     pub fn model_dims(&self) -> &[i64] {
         self.reshape.as_deref().unwrap_or(&self.dims)
     }
-}
-
-/// Threads of one instance; 0 leaves the choice to ONNX Runtime.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InstanceThreads {
-    /// Threads inside one operator.
-    pub intra_op: u16,
-    /// Operators side by side.
-    pub inter_op: u16,
-}
-
-impl Default for InstanceThreads {
-    /// One thread each: an instance runs on the thread that leases it.
-    fn default() -> Self {
-        Self { intra_op: 1, inter_op: 1 }
-    }
-}
-
-/// ONNX Runtime's graph optimization level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GraphOptimization {
-    /// None.
-    Disabled,
-    /// Semantics-preserving rewrites only.
-    Basic,
-    /// Basic, and fusions.
-    Extended,
-    /// All, layout changes included.
-    All,
 }
 
 /// Which version folders are served.

@@ -3,15 +3,18 @@
 //! their memory alive until the last one is dropped. Submission and completion are apart, so that an instance may run
 //! on the calling thread (CPU) or keep several batches in flight on a device (GPU) behind the same trait.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::{FileTensors, ModelConfig, Signature, Tensor, VersionNumber};
 
 /// Loads model versions.
 pub trait ModelLoader: Send + Sync + 'static {
-    /// Loads one version: opens its file once, completes the configuration from it, checks the one against the other, makes `config.instance_count` instances
-    /// and runs the warm-up on each. Blocks for as long as that takes; call it from a background thread.
+    /// Loads one version: opens its file once, completes the configuration from it, checks the one against the other,
+    /// makes as many instances as the configuration asks for and runs the warm-up on each. Blocks for as long as that
+    /// takes; call it from a background thread.
     ///
     /// # Errors
     /// A [`LoadError`]; nothing stays loaded then.
@@ -37,8 +40,21 @@ pub struct LoadedModel {
     pub signature: Signature,
     /// The executors, each to be used by one thread at a time.
     pub instances: Vec<Box<dyn ModelInstance>>,
+    /// Makes further executors.
+    pub factory: Arc<dyn InstanceFactory>,
+    /// The class labels of outputs, where the file itself names them: the label of class 0 first.
+    pub labels: BTreeMap<Arc<str>, Arc<[String]>>,
     /// The execution provider that runs it, such as `CPUExecutionProvider`.
     pub provider: &'static str,
+}
+
+/// Makes further executors of a version that is loaded, without loading it again. It keeps the version loaded.
+pub trait InstanceFactory: Send + Sync {
+    /// Makes one and runs the warm-up on it. Blocks for as long as that takes; call it from a background thread.
+    ///
+    /// # Errors
+    /// [`LoadError::Warmup`] when the warm-up fails.
+    fn make(&self) -> Result<Box<dyn ModelInstance>, LoadError>;
 }
 
 /// One executor of a loaded version. It is used in pairs of calls: [`prepare`](Self::prepare), rows appended to the slot
@@ -142,8 +158,8 @@ pub enum LoadError {
     /// Something this build cannot serve.
     #[error("{0}")]
     Unsupported(String),
-    /// A warm-up request failed.
-    #[error("warm-up '{sample}' failed: {message}")]
+    /// A warm-up request failed. The text is Triton's.
+    #[error("failed to run warmup sample '{sample}': {message}")]
     Warmup {
         /// The warm-up's name.
         sample: String,

@@ -17,15 +17,16 @@ pub mod testing;
 
 pub use auto_complete::{AutoComplete, AutoCompleteError, FileTensors};
 pub use config::{
-    Backend, BatchingConfig, BatchingConfigError, Execution, GraphOptimization, InstanceThreads, LimitError,
-    ModelConfig, Priorities, QueuePolicy, TensorConfig, TimeoutAction, VersionPolicy, WarmupData, WarmupInput,
-    WarmupSample,
+    Accelerator, Backend, BatchingConfig, BatchingConfigError, Execution, ExecutionMode, GraphOptimization,
+    InstanceGroup, LimitError, MemoryArena, ModelConfig, Priorities, QueuePolicy, RateLimiter, RateResource,
+    ResourceScope, SessionConfig, SessionEntries, SessionEntryError, SessionThreads, TensorConfig, ThreadCount,
+    TimeoutAction, VersionPolicy, WarmupData, WarmupInput, WarmupSample,
 };
 pub use data_type::DataType;
 pub use declaration::Declaration;
 pub use engine::{
-    BatchLayout, BatchOutput, Completion, EngineError, LoadError, LoadRequest, LoadedModel, ModelInstance, ModelLoader,
-    Slot,
+    BatchLayout, BatchOutput, Completion, EngineError, InstanceFactory, LoadError, LoadRequest, LoadedModel,
+    ModelInstance, ModelLoader, Slot,
 };
 pub use error_code::{ErrorCode, GrpcStatus};
 pub use moment::Moment;

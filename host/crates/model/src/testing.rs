@@ -1,6 +1,7 @@
 //! A fake engine behind the seam, with the arithmetic of a real one: `y = x + 1` over unsigned bytes. It records what it
 //! ran, can hold batches back until a test releases them, and can fail on request.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -8,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 
 use crate::{
-    BatchLayout, BatchOutput, Completion, DataType, EngineError, LoadError, LoadRequest, LoadedModel, ModelInstance,
-    ModelLoader, Signature, Slot, Tensor, TensorSpec,
+    BatchLayout, BatchOutput, Completion, DataType, EngineError, InstanceFactory, LoadError, LoadRequest, LoadedModel,
+    ModelInstance, ModelLoader, Signature, Slot, Tensor, TensorSpec,
 };
 
 /// How a fake instance behaves.
@@ -34,6 +35,7 @@ struct ControlState {
     batches: Vec<Vec<u64>>,
     held: Vec<Sender<()>>,
     loads: usize,
+    instances: usize,
 }
 
 impl FakeControl {
@@ -47,6 +49,12 @@ impl FakeControl {
     #[must_use]
     pub fn loads(&self) -> usize {
         self.lock().loads
+    }
+
+    /// How many instances loaders and their factories have made.
+    #[must_use]
+    pub fn instances(&self) -> usize {
+        self.lock().instances
     }
 
     /// Batches that can be released.
@@ -182,10 +190,28 @@ impl ModelLoader for FakeLoader {
             return Err(failure("the fake was told to refuse it".to_owned()));
         }
         self.control.lock().loads += 1;
-        let instances = (0..request.config.instance_count.get())
-            .map(|_| Box::new(FakeInstance::new(self.mode, self.control.clone())) as Box<dyn ModelInstance>)
-            .collect();
-        let (config, signature) = (request.config.clone(), fake_signature());
-        Ok(LoadedModel { config, signature, instances, provider: "FakeExecutionProvider" })
+        let factory = FakeFactory { mode: self.mode, control: self.control.clone() };
+        let instances = (0..request.config.instance_count().get()).map(|_| factory.make()).collect::<Result<_, _>>()?;
+        Ok(LoadedModel {
+            config: request.config.clone(),
+            signature: fake_signature(),
+            instances,
+            factory: Arc::new(factory),
+            labels: BTreeMap::new(),
+            provider: "FakeExecutionProvider",
+        })
+    }
+}
+
+/// Makes fake instances that behave as those of its loader.
+struct FakeFactory {
+    mode: FakeMode,
+    control: FakeControl,
+}
+
+impl InstanceFactory for FakeFactory {
+    fn make(&self) -> Result<Box<dyn ModelInstance>, LoadError> {
+        self.control.lock().instances += 1;
+        Ok(Box::new(FakeInstance::new(self.mode, self.control.clone())))
     }
 }

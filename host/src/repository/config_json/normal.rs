@@ -130,7 +130,7 @@ fn fill_instances(message: &mut DynamicMessage, loaded: &ModelConfig) {
         groups.push(Value::Message(group));
     }
     let only = groups.len() == 1;
-    let all = i32::try_from(loaded.instance_count.get()).unwrap_or(i32::MAX);
+    let all = i32::try_from(loaded.instance_count().get()).unwrap_or(i32::MAX);
     for (index, group) in groups.iter_mut().filter_map(Value::as_message_mut).enumerate() {
         fill(group, "name", text(&format!("{}_{index}", loaded.name)));
         fill(group, "count", Value::I32(if only { all } else { 1 }));

@@ -66,7 +66,7 @@ fn what_is_not_written_is_filled_in() {
     let mut loaded = declared.model.clone();
     loaded.max_batch_size = 4;
     loaded.batching.is_dynamic = true;
-    loaded.instance_count = NonZeroUsize::new(3).expect("not zero");
+    loaded.instance_groups[0].count = NonZeroUsize::new(3).expect("not zero");
     let printed: Value = serde_json::from_str(&json(&declared, &loaded)).expect("JSON");
     assert_eq!(printed["dynamic_batching"]["preferred_batch_size"], serde_json::json!([4]));
     let group = &printed["instance_group"][0];

@@ -1,6 +1,8 @@
 //! Who a configuration is for: the name, the platform and backend, and the schedulers and native code that Airlock does
 //! not run.
 
+use std::path::PathBuf;
+
 use model::Backend;
 
 use super::Rules;
@@ -19,6 +21,19 @@ pub(super) fn read(root: &Block<'_>, rules: &mut Rules<'_, '_>) -> Backend {
     }
     check_pair(root, rules);
     Backend::OnnxRuntime
+}
+
+/// The libraries with operators of their own that the model needs. Whether the server's operator allows them is looked at
+/// when the model loads.
+pub(super) fn custom_op_libraries(root: &Block<'_>, rules: &mut Rules<'_, '_>) -> Vec<PathBuf> {
+    const FIELD: &str = "op_library_filename";
+    let Some(operations) = root.block("model_operations") else { return Vec::new() };
+    let libraries = operations.texts(FIELD);
+    if libraries.iter().any(|library| library.is_empty() || library.contains('\0')) {
+        let message = "a custom operator library has no usable name";
+        rules.refuse(&operations, FIELD, message, "name its file, or remove the entry".to_owned());
+    }
+    libraries.into_iter().map(PathBuf::from).collect()
 }
 
 fn check_name(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
@@ -58,7 +73,7 @@ fn check_pair(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
 }
 
 fn check_refused(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
-    const REFUSED: [(&str, &str, &str); 4] = [
+    const REFUSED: [(&str, &str, &str); 3] = [
         (
             "sequence_batching",
             "sequence batching is not supported: the model would lose its state between requests",
@@ -66,11 +81,6 @@ fn check_refused(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
         ),
         ("batch_input", "ragged batches are not supported", "pad the inputs to one shape, in a plugin for example"),
         ("batch_output", "ragged batches are not supported", "pad the inputs to one shape, in a plugin for example"),
-        (
-            "model_operations",
-            "custom operator libraries are native code from the repository and are never loaded",
-            "export the model with standard ONNX operators",
-        ),
     ];
     for (field, message, fix) in REFUSED {
         if root.has(field) {

@@ -72,6 +72,11 @@ impl<'m> Block<'m> {
         self.value(name).and_then(Value::as_str).unwrap_or("")
     }
 
+    /// The strings of a list.
+    pub(super) fn texts(&self, name: &str) -> Vec<&'m str> {
+        self.list(name).iter().filter_map(Value::as_str).collect()
+    }
+
     /// The name of an enum's value; `None` for a number the enum does not have.
     pub(super) fn enum_name(&self, name: &str) -> Option<String> {
         let field = self.field(name);

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Rules;
 use super::block::Block;
+use super::{Rules, parameters};
 
 /// By message type: the fields without effect.
 const IGNORED: [(&str, &[&str]); 4] = [
@@ -20,13 +20,12 @@ const IGNORED: [(&str, &[&str]); 4] = [
         ],
     ),
     ("ModelInput", &["format", "allow_ragged_batch"]),
-    ("ModelInstanceGroup", &["rate_limiter", "profile", "passive", "secondary_devices", "host_policy"]),
+    ("ModelInstanceGroup", &["profile", "passive", "secondary_devices", "host_policy"]),
     (
         "ModelOptimizationPolicy",
         &[
             "priority",
             "cuda",
-            "execution_accelerators",
             "input_pinned_memory",
             "output_pinned_memory",
             "gather_kernel_buffer_threshold",
@@ -35,26 +34,12 @@ const IGNORED: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// ONNX Runtime settings Triton takes from `parameters` and Airlock does not.
-const IGNORED_PARAMETERS: [&str; 6] = [
-    "arena_extend_strategy",
-    "cudnn_conv_algo_search",
-    "do_copy_in_default_stream",
-    "gpu_mem_limit",
-    "memory.enable_memory_arena_shrinkage",
-    "session.use_device_allocator_for_initializers",
-];
-
 pub(super) fn warn(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
     check_response_cache(root, rules);
     check_model_metrics(root, rules);
     let mut found = BTreeMap::new();
     collect(root, "", &mut found);
-    for (key, parameter) in root.entries("parameters") {
-        if IGNORED_PARAMETERS.contains(&key.as_str()) {
-            found.insert(format!("parameters.{key}"), parameter.own_at());
-        }
-    }
+    parameters::find_ignored(root, &mut found);
     if let Some(first) = found.values().min().copied() {
         let names: Vec<_> = found.into_keys().collect();
         rules.report.warning(first, "", format!("accepted and ignored: {}", names.join(", ")));

@@ -1,60 +1,118 @@
-//! `instance_group`: how many executors. Devices are checked; everything runs on the CPU.
+//! `instance_group`: how many executors, and what each takes from the server's resources. Devices are checked; everything
+//! runs on the CPU. Where nothing is said there is one executor, and not Triton's two for ONNX Runtime on the CPU: an
+//! executor is a slot on a session that all share, and batches grow while it is busy.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
+
+use model::{InstanceGroup, RateLimiter, RateResource, ResourceScope};
 
 use super::Rules;
 use super::block::Block;
 
 /// Most instances of one model version, all groups together.
-const INSTANCES_MAX: i128 = 1024;
+const INSTANCES_MAX: usize = 1024;
 
-pub(super) fn count(root: &Block<'_>, rules: &mut Rules<'_, '_>) -> NonZeroUsize {
-    let groups = root.blocks("instance_group");
-    let total = groups.iter().enumerate().map(|(index, group)| group_count(group, index, rules)).sum::<i128>();
+pub(super) fn read(root: &Block<'_>, rules: &mut Rules<'_, '_>) -> Vec<InstanceGroup> {
+    let blocks = root.blocks("instance_group");
+    if blocks.is_empty() {
+        return vec![InstanceGroup::named(rules.model.as_str())];
+    }
+    let groups: Vec<_> = blocks.iter().enumerate().map(|(index, block)| group(block, index, rules)).collect();
+    let total = groups.iter().map(|group| group.count.get()).fold(0, usize::saturating_add);
     if total > INSTANCES_MAX {
         let message = format!("{total} instances in all; a model version has at most {INSTANCES_MAX}");
         rules.refuse(root, "instance_group", message, None);
     }
-    usize::try_from(total).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN)
+    check_resources(&blocks, &groups, rules);
+    groups
 }
 
-fn group_count(group: &Block<'_>, index: usize, rules: &mut Rules<'_, '_>) -> i128 {
-    let model = rules.model.clone();
-    let own_name = group.text("name");
-    let name = if own_name.is_empty() { format!("{model}_{index}") } else { own_name.to_owned() };
-    let subject = format!("instance group {name} of model {model}");
-    check_device(group, &subject, rules);
-    match group.integer("count") {
-        0 => 1,
-        count if count < 0 => {
-            let message = format!("{subject} has count {count}; it must be from 1 to {INSTANCES_MAX}");
-            rules.refuse(group, "count", message, "write count: 1".to_owned());
-            1
-        }
-        count => count,
+fn group(block: &Block<'_>, index: usize, rules: &mut Rules<'_, '_>) -> InstanceGroup {
+    let own_name = block.text("name");
+    let name = if own_name.is_empty() { format!("{}_{index}", rules.model) } else { own_name.to_owned() };
+    let subject = format!("instance group {name} of model {}", rules.model);
+    check_device(block, &subject, rules);
+    let count = count(block, &subject, rules);
+    let rate_limiter =
+        block.block("rate_limiter").map_or_else(RateLimiter::default, |block| rate_limiter(&block, rules));
+    InstanceGroup { name, count, rate_limiter }
+}
+
+fn count(block: &Block<'_>, subject: &str, rules: &mut Rules<'_, '_>) -> NonZeroUsize {
+    let count = block.integer("count");
+    if count < 0 {
+        let message = format!("{subject} has count {count}; it must be from 1 to {INSTANCES_MAX}");
+        rules.refuse(block, "count", message, "write count: 1".to_owned());
     }
+    usize::try_from(count).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN)
 }
 
-fn check_device(group: &Block<'_>, subject: &str, rules: &mut Rules<'_, '_>) {
-    let has_gpus = !group.integers("gpus").is_empty();
+fn check_device(block: &Block<'_>, subject: &str, rules: &mut Rules<'_, '_>) {
+    let has_gpus = !block.integers("gpus").is_empty();
     let cpu = || Some("write kind: KIND_CPU and leave gpus out".to_owned());
-    match group.enum_name("kind").as_deref() {
+    match block.enum_name("kind").as_deref() {
         None => {
-            let message = format!("{} is not a kind of instance group", group.integer("kind"));
-            rules.refuse(group, "kind", message, cpu());
+            let message = format!("{} is not a kind of instance group", block.integer("kind"));
+            rules.refuse(block, "kind", message, cpu());
         }
         Some("KIND_GPU") => {
             let message = format!("{subject} has kind KIND_GPU but no GPUs are available");
-            rules.refuse(group, "kind", message, cpu());
-        }
-        Some("KIND_AUTO") if has_gpus => {
-            let message = format!("{subject} has kind KIND_GPU but no GPUs are available");
-            rules.refuse(group, "gpus", message, cpu());
+            rules.refuse(block, "kind", message, cpu());
         }
         Some(kind) if has_gpus => {
+            // Without GPUs, KIND_AUTO means KIND_CPU.
+            let kind = if kind == "KIND_AUTO" { "KIND_CPU" } else { kind };
             let message = format!("{subject} has kind {kind} but specifies one or more GPUs");
-            rules.refuse(group, "gpus", message, "leave gpus out".to_owned());
+            rules.refuse(block, "gpus", message, "leave gpus out".to_owned());
         }
         Some(_) => {}
     }
 }
+
+fn rate_limiter(block: &Block<'_>, rules: &mut Rules<'_, '_>) -> RateLimiter {
+    let resources = block.blocks("resources").iter().filter_map(|block| resource(block, rules)).collect();
+    // 0 is what an unset priority is; it means the default.
+    let priority = u32::try_from(block.integer("priority")).ok().and_then(NonZeroU32::new);
+    RateLimiter { resources, priority: priority.unwrap_or(NonZeroU32::MIN) }
+}
+
+fn resource(block: &Block<'_>, rules: &mut Rules<'_, '_>) -> Option<RateResource> {
+    let name = block.text("name");
+    if name.is_empty() {
+        rules.refuse(block, "name", "a resource of the rate limiter has no name", "write name: \"…\"".to_owned());
+        return None;
+    }
+    let scope = if block.flag("global") { ResourceScope::Global } else { ResourceScope::Device };
+    Some(RateResource {
+        name: name.to_owned(),
+        count: u32::try_from(block.integer("count")).unwrap_or(u32::MAX),
+        scope,
+    })
+}
+
+/// A resource is counted either over the server or on each device, in all groups of a model alike.
+fn check_resources(blocks: &[Block<'_>], groups: &[InstanceGroup], rules: &mut Rules<'_, '_>) {
+    let mut seen: Vec<&RateResource> = Vec::new();
+    for (block, group) in blocks.iter().zip(groups) {
+        for resource in &group.rate_limiter.resources {
+            match seen.iter().find(|earlier| earlier.name == resource.name) {
+                Some(earlier) if earlier.scope != resource.scope => {
+                    let message = format!(
+                        "Resource \"{}\" is present as both global and device-specific resource in the model configuration.",
+                        resource.name
+                    );
+                    rules.refuse(
+                        block,
+                        "rate_limiter",
+                        message,
+                        "write global: true in both places, or in none".to_owned(),
+                    );
+                }
+                _ => seen.push(resource),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,13 +1,9 @@
-//! The single-valued fields: batch size, graph optimization, version policy, file name and `parameters`.
+//! The single-valued fields: batch size, graph optimization, version policy and file name.
 
-use model::{Execution, GraphOptimization, ModelConfig, VersionNumber, VersionPolicy};
+use model::{GraphOptimization, VersionNumber, VersionPolicy};
 
-use super::super::problem::did_you_mean;
 use super::block::Block;
 use super::{Rules, stays_inside};
-
-/// Most threads a model may ask for in one instance.
-const THREADS_MAX: u16 = 1024;
 
 pub(super) fn max_batch_size(root: &Block<'_>, rules: &mut Rules<'_, '_>) -> u32 {
     u32::try_from(root.integer("max_batch_size")).unwrap_or_else(|_| {
@@ -80,66 +76,4 @@ pub(super) fn model_filename(root: &Block<'_>, rules: &mut Rules<'_, '_>) -> Str
         rules.refuse(root, FIELD, message, "name a file inside it, such as \"model.onnx\"".to_owned());
     }
     name.to_owned()
-}
-
-pub(super) fn parameters(root: &Block<'_>, config: &mut ModelConfig, rules: &mut Rules<'_, '_>) {
-    for (key, parameter) in root.entries("parameters") {
-        let value = parameter.text("string_value");
-        match key.as_str() {
-            "intra_op_thread_count" => config.threads.intra_op = threads(&key, value, &parameter, rules),
-            "inter_op_thread_count" => config.threads.inter_op = threads(&key, value, &parameter, rules),
-            "airlock.execution" => config.execution = execution(value, &parameter, rules),
-            "airlock.split_large_requests" => {
-                config.batching.split_large_requests = flag(&key, value, &parameter, rules);
-            }
-            "TRITON_BATCH_STRATEGY_PATH" => {
-                let message = "batching strategies are native code from the repository and are never loaded";
-                rules.refuse(&parameter, "string_value", message, "remove the parameter".to_owned());
-            }
-            _ if key.starts_with("airlock.") => {
-                let known = ["airlock.execution", "airlock.split_large_requests"];
-                let fix = did_you_mean(&key, known).unwrap_or_else(|| format!("known: {}", known.join(", ")));
-                let place = parameter.own_path();
-                rules.report.error(parameter.own_at(), place, format!("unknown parameter '{key}'"), fix);
-            }
-            _ => {
-                config.parameters.insert(key, value.to_owned());
-            }
-        }
-    }
-}
-
-fn threads(key: &str, value: &str, parameter: &Block<'_>, rules: &mut Rules<'_, '_>) -> u16 {
-    let count = value.trim().parse::<u16>().ok().filter(|count| *count <= THREADS_MAX);
-    count.unwrap_or_else(|| {
-        let message = format!("'{key}' is '{value}'; it must be a whole number from 0 to {THREADS_MAX}");
-        let fix = "write a number in quotes; 0 leaves the choice to ONNX Runtime".to_owned();
-        rules.refuse(parameter, "string_value", message, fix);
-        0
-    })
-}
-
-fn flag(key: &str, value: &str, parameter: &Block<'_>, rules: &mut Rules<'_, '_>) -> bool {
-    match value {
-        "true" | "1" => true,
-        "false" | "0" => false,
-        _ => {
-            let message = format!("'{key}' is '{value}'; it must be true or false");
-            rules.refuse(parameter, "string_value", message, "write \"true\" or \"false\"".to_owned());
-            false
-        }
-    }
-}
-
-fn execution(value: &str, parameter: &Block<'_>, rules: &mut Rules<'_, '_>) -> Execution {
-    match value {
-        "auto" => Execution::Auto,
-        "inline" => Execution::Inline,
-        "worker" => Execution::Worker,
-        _ => {
-            let message = format!("'airlock.execution' is '{value}'; it must be auto, inline or worker");
-            rules.refuse(parameter, "string_value", message, did_you_mean(value, ["auto", "inline", "worker"]));
-            Execution::Auto
-        }
-    }
 }

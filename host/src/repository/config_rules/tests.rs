@@ -1,32 +1,32 @@
 use std::path::Path;
 use std::time::Duration;
 
-use model::{Execution, GraphOptimization, ModelConfig, ModelName, VersionPolicy};
+use model::{GraphOptimization, ModelConfig, ModelName, VersionPolicy};
 
 use super::super::config_text::{ConfigContext, ConfigDefaults, parse_model_config};
 use super::super::problem::{Problem, Severity};
 
-fn parse(text: &str) -> Result<(ModelConfig, Vec<Problem>), Vec<Problem>> {
+pub(super) fn parse(text: &str) -> Result<(ModelConfig, Vec<Problem>), Vec<Problem>> {
     let (model, defaults) = (&ModelName::new("m").expect("a name"), &ConfigDefaults::default());
     let context = ConfigContext { model, dir: Path::new(""), defaults };
     parse_model_config(Path::new("f"), text, &context).map(|(declared, warnings)| (declared.model, warnings))
 }
 
-fn accepted(text: &str) -> ModelConfig {
+pub(super) fn accepted(text: &str) -> ModelConfig {
     let (config, warnings) = parse(text).unwrap_or_else(|problems| panic!("{text}: {problems:?}"));
     assert_eq!(warnings, [], "{text}");
     config
 }
 
 /// The errors of `text` are `expected`, shown without the file's name.
-fn refused(text: &str, expected: &[&str]) {
+pub(super) fn refused(text: &str, expected: &[&str]) {
     let problems = parse(text).expect_err(text);
     let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
     let shown: Vec<_> = errors.map(|problem| problem.to_string()[2..].to_owned()).collect();
     assert_eq!(shown, expected, "{text}");
 }
 
-fn warned(text: &str, expected: &[&str]) {
+pub(super) fn warned(text: &str, expected: &[&str]) {
     let (_, warnings) = parse(text).unwrap_or_else(|problems| panic!("{text}: {problems:?}"));
     let shown: Vec<_> = warnings.iter().map(|problem| problem.to_string()[2..].to_owned()).collect();
     assert_eq!(shown, expected, "{text}");
@@ -78,12 +78,6 @@ fn what_would_change_a_models_meaning_is_refused() {
     const RAGGED: &str = "ragged batches are not supported (fix: pad the inputs to one shape, in a plugin for example)";
     refused("batch_input { }", &[&format!("1:1: batch_input: {RAGGED}")]);
     refused("batch_output { }", &[&format!("1:1: batch_output: {RAGGED}")]);
-    refused(
-        "model_operations { op_library_filename: \"x.so\" }",
-        &[
-            "1:1: model_operations: custom operator libraries are native code from the repository and are never loaded (fix: export the model with standard ONNX operators)",
-        ],
-    );
     refused(
         "model_repository_agents { agents { name: \"decrypt\" } }",
         &[
@@ -245,32 +239,7 @@ fn splitting_is_asked_for_by_a_parameter() {
     assert!(accepted(&with("true")).batching.split_large_requests);
     assert!(!accepted(&with("false")).batching.split_large_requests);
     let problem = parse(&with("yes")).expect_err("neither")[0].message.clone();
-    assert_eq!(problem, "'airlock.split_large_requests' is 'yes'; it must be true or false");
-}
-
-#[test]
-fn instances_are_counted_over_all_groups() {
-    let cases = [
-        ("", 1),
-        ("instance_group { }", 1),
-        ("instance_group [ { count: 2 kind: KIND_CPU }, { count: 3 kind: KIND_MODEL } ]", 5),
-        ("instance_group { kind: KIND_AUTO }", 1),
-    ];
-    for (text, count) in cases {
-        assert_eq!(accepted(text).instance_count.get(), count, "{text}");
-    }
-    const NO_GPU: &str = "has kind KIND_GPU but no GPUs are available (fix: write kind: KIND_CPU and leave gpus out)";
-    let cases = [
-        ("instance_group [ { }, { name: \"g\" kind: KIND_GPU } ]", format!("1:35: instance_group[1].kind: instance group g of model m {NO_GPU}")),
-        ("instance_group { gpus: [ 0 ] }", format!("1:18: instance_group[0].gpus: instance group m_0 of model m {NO_GPU}")),
-        ("instance_group { kind: KIND_CPU gpus: 0 }", "1:33: instance_group[0].gpus: instance group m_0 of model m has kind KIND_CPU but specifies one or more GPUs (fix: leave gpus out)".to_owned()),
-        ("instance_group { kind: 7 }", "1:18: instance_group[0].kind: 7 is not a kind of instance group (fix: write kind: KIND_CPU and leave gpus out)".to_owned()),
-        ("instance_group { count: -2 }", "1:18: instance_group[0].count: instance group m_0 of model m has count -2; it must be from 1 to 1024 (fix: write count: 1)".to_owned()),
-        ("instance_group { count: 1000 } instance_group { count: 25 }", "1:1: instance_group: 1025 instances in all; a model version has at most 1024".to_owned()),
-    ];
-    for (text, expected) in cases {
-        refused(text, &[&expected]);
-    }
+    assert_eq!(problem, "'airlock.split_large_requests' is 'yes'; it must be 1 or true, or 0 or false");
 }
 
 #[test]
@@ -325,7 +294,7 @@ fn optimization_levels_are_tritons() {
     ];
     for (level, expected) in cases {
         let text = format!("optimization {{ graph {{ level: {level} }} }}");
-        assert_eq!(accepted(&text).graph_optimization, expected, "{level}");
+        assert_eq!(accepted(&text).session.graph_optimization, expected, "{level}");
     }
     refused(
         "optimization { graph { level: 99 } }",
@@ -333,46 +302,16 @@ fn optimization_levels_are_tritons() {
     );
 }
 
-fn parameter(key: &str, value: &str) -> String {
-    format!("parameters {{ key: \"{key}\" value: {{ string_value: \"{value}\" }} }}")
-}
-
 #[test]
-fn parameters_that_mean_something_are_checked() {
-    let executions = [("auto", Execution::Auto), ("inline", Execution::Inline), ("worker", Execution::Worker)];
-    for (value, execution) in executions {
-        assert_eq!(accepted(&parameter("airlock.execution", value)).execution, execution);
-    }
-    let config =
-        accepted(&format!("{} {}", parameter("intra_op_thread_count", "0"), parameter("inter_op_thread_count", "4")));
-    assert_eq!((config.threads.intra_op, config.threads.inter_op), (0, 4));
-    assert!(config.parameters.is_empty());
-
-    let cases = [
-        (
-            parameter("intra_op_thread_count", "many"),
-            "1:52: parameters[intra_op_thread_count].string_value: 'intra_op_thread_count' is 'many'; it must be a whole number from 0 to 1024 (fix: write a number in quotes; 0 leaves the choice to ONNX Runtime)",
-        ),
-        (
-            parameter("inter_op_thread_count", "1025"),
-            "1:52: parameters[inter_op_thread_count].string_value: 'inter_op_thread_count' is '1025'; it must be a whole number from 0 to 1024 (fix: write a number in quotes; 0 leaves the choice to ONNX Runtime)",
-        ),
-        (
-            parameter("airlock.execution", "workers"),
-            "1:48: parameters[airlock.execution].string_value: 'airlock.execution' is 'workers'; it must be auto, inline or worker (fix: did you mean 'worker'?)",
-        ),
-        (
-            parameter("airlock.excution", "auto"),
-            "1:1: parameters[airlock.excution]: unknown parameter 'airlock.excution' (fix: did you mean 'airlock.execution'?)",
-        ),
-        (
-            parameter("TRITON_BATCH_STRATEGY_PATH", "x.so"),
-            "1:57: parameters[TRITON_BATCH_STRATEGY_PATH].string_value: batching strategies are native code from the repository and are never loaded (fix: remove the parameter)",
-        ),
-    ];
-    for (text, expected) in cases {
-        refused(&text, &[expected]);
-    }
+fn libraries_of_operators_are_named_for_the_loader_to_judge() {
+    let config = accepted("model_operations { op_library_filename: [ \"/lib/a.so\", \"b.so\" ] }");
+    assert_eq!(config.session.custom_op_libraries, ["/lib/a.so", "b.so"].map(std::path::PathBuf::from));
+    refused(
+        "model_operations { op_library_filename: \"\" }",
+        &[
+            "1:20: model_operations.op_library_filename: a custom operator library has no usable name (fix: name its file, or remove the entry)",
+        ],
+    );
 }
 
 #[test]

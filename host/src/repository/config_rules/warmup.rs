@@ -26,7 +26,14 @@ pub(super) fn read(root: &Block<'_>, config: &ModelConfig, rules: &mut Rules<'_,
         rules.refuse(root, "model_warmup", message, None);
         return Vec::new();
     }
-    blocks.iter().map(|block| sample(block, config, rules)).collect()
+    let (asleep, samples): (Vec<_>, Vec<_>) = blocks.iter().partition(|block| block.integer("batch_size") == 0);
+    for block in asleep {
+        // As in Triton.
+        let message =
+            format!("warm-up sample '{}' has batch_size 0 and does not run; write 1 or more", block.text("name"));
+        rules.report.warning(block.own_at(), block.path("batch_size"), message);
+    }
+    samples.into_iter().map(|block| sample(block, config, rules)).collect()
 }
 
 fn sample(block: &Block<'_>, config: &ModelConfig, rules: &mut Rules<'_, '_>) -> WarmupSample {
@@ -114,7 +121,7 @@ fn data_of(
         return Some(if data_type == DataType::Bytes { WarmupData::Zero } else { WarmupData::Random });
     }
     if !block.has(FIELD) {
-        let message = format!("warm-up input '{name}' has no data");
+        let message = format!("warmup setting expects input '{name}' to have input_data_type set");
         let fix = "add zero_data: true, random_data: true or input_data_file: \"…\"".to_owned();
         rules.report.error(block.own_at(), block.own_path(), message, fix);
         return None;

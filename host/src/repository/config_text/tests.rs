@@ -39,7 +39,7 @@ fn shown(text: &str) -> Vec<String> {
 fn a_configuration_is_read_as_triton_reads_it() {
     let (config, warnings) = parse(WHOLE).expect("valid");
     assert_eq!(warnings, []);
-    assert_eq!((config.name.as_str(), config.max_batch_size, config.instance_count.get()), ("m", 8, 2));
+    assert_eq!((config.name.as_str(), config.max_batch_size, config.instance_count().get()), ("m", 8, 2));
     let tensors: Vec<_> = config.inputs.iter().chain(&config.outputs).collect();
     let seen: Vec<_> = tensors.iter().map(|t| format!("{} {} {:?}", t.name, t.data_type, t.dims)).collect();
     assert_eq!(seen, ["x FP32 [3, -1]", "y INT64 [2, 4]", "z BYTES [1]"]);
@@ -47,7 +47,7 @@ fn a_configuration_is_read_as_triton_reads_it() {
     assert_eq!(config.batching.max_queue_delay.as_micros(), 100);
     let versions = [1, 3].map(|n| model::VersionNumber::new(n).expect("not zero"));
     assert_eq!(config.version_policy, VersionPolicy::Specific(versions.to_vec()));
-    assert_eq!((config.threads.intra_op, config.threads.inter_op), (2, 1));
+    assert_eq!(config.session.threads.intra_op, Some(2.into()));
     assert_eq!(config.parameters.into_iter().collect::<Vec<_>>(), [("threshold".to_owned(), "0.5".to_owned())]);
 }
 

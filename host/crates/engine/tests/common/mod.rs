@@ -3,18 +3,42 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc;
 
 use bytes::Bytes;
-use engine::{OrtLoader, OrtRuntime, find_library};
+use engine::{LoaderOptions, OrtLoader, OrtRuntime, RuntimeOptions, find_library};
 use model::{
     AutoComplete, BatchLayout, BatchOutput, DataType, EngineError, LoadError, LoadRequest, LoadedModel, ModelConfig,
     ModelInstance, ModelLoader as _, ModelName, Tensor, TensorConfig, VersionNumber,
 };
 
-pub(crate) fn loader() -> OrtLoader {
+pub(crate) fn runtime() -> OrtRuntime {
     let location = find_library(None).unwrap_or_else(|error| panic!("{error}"));
-    OrtLoader::new(OrtRuntime::init(&location.path).unwrap_or_else(|error| panic!("{error}")))
+    OrtRuntime::init(&location.path, &RuntimeOptions::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub(crate) fn loader() -> OrtLoader {
+    OrtLoader::new(runtime(), LoaderOptions::default())
+}
+
+/// Compiles a source file to a library beside it.
+pub(crate) fn compile_library(source: &Path) -> PathBuf {
+    let library = source.with_extension("so");
+    let compiler =
+        std::env::var_os("RUSTC").map_or_else(|| Path::new(env!("CARGO")).with_file_name("rustc"), PathBuf::from);
+    let status = Command::new(compiler)
+        .args(["--edition", "2024", "--crate-type", "cdylib", "-o"])
+        .args([&library, source])
+        .status()
+        .expect("the compiler starts");
+    assert!(status.success());
+    library
+}
+
+/// Threads of this process.
+pub(crate) fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").expect("Linux").count()
 }
 
 pub(crate) fn fixture(file: &str) -> PathBuf {

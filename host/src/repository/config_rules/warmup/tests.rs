@@ -74,7 +74,10 @@ fn warmup_mistakes_are_refused() {
             warmup_input("TYPE_INVALID", "dims: [ 1 ] zero_data: true"),
             format!("{X}.data_type: warm-up input 'x' must specify 'data_type'"),
         ),
-        (warmup_input("TYPE_FP32", "dims: [ 1 ]"), format!("{X}: warm-up input 'x' has no data")),
+        (
+            warmup_input("TYPE_FP32", "dims: [ 1 ]"),
+            format!("{X}: warmup setting expects input 'x' to have input_data_type set"),
+        ),
         (
             warmup_input("TYPE_FP32", "dims: [ 3 ] input_data_file: \"rows.bin\""),
             format!(
@@ -101,10 +104,6 @@ fn warmup_mistakes_are_refused() {
                 "{X}.input_data_file: cannot read '{}': No such file or directory (os error 2)",
                 folder.path().join("warmup/none").display()
             ),
-        ),
-        (
-            "model_warmup { name: \"w\" }".to_owned(),
-            "model_warmup[0].batch_size: batch_size is 0; it must be from 1 to 65536".to_owned(),
         ),
         (
             "max_batch_size: 4 model_warmup { batch_size: 5 }".to_owned(),
@@ -141,4 +140,18 @@ fn warmup_inputs_are_the_declared_ones() {
     refused(folder.path(), &given("a", "TYPE_INT8"), &[&format!("model_warmup[0].inputs[a].data_type: {TYPE}")]);
     refused(folder.path(), &format!("{DECLARED} {}", warmup("")), &[LEFT_OUT]);
     refused(folder.path(), &given("b", "TYPE_FP32"), &[LEFT_OUT, UNKNOWN]);
+}
+
+#[test]
+fn a_sample_of_no_rows_does_not_run() {
+    let folder = warmup_folder();
+    let text = "model_warmup [ { name: \"none\" }, { name: \"one\" batch_size: 1 } ]";
+    let (config, warnings) = parse_at(&folder.path().join("config.pbtxt"), text).expect("as in Triton");
+    let names: Vec<_> = config.warmup.iter().map(|sample| sample.name.as_str()).collect();
+    assert_eq!(names, ["one"]);
+    let shown: Vec<_> = warnings.iter().map(|warning| format!("{}: {}", warning.field, warning.message)).collect();
+    assert_eq!(
+        shown,
+        ["model_warmup[0].batch_size: warm-up sample 'none' has batch_size 0 and does not run; write 1 or more"]
+    );
 }

@@ -1,0 +1,93 @@
+//! Groups of settings, each made of the flags that are about it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use super::bounds::Bounds;
+use super::{
+    EngineSettings, Listen, LoadSettings, ModelControlMode, RateLimitSettings, RestrictedApis, SandboxLimits,
+    ServeArgs, TritonArgs,
+};
+use crate::repository::config_choice::ConfigChoice;
+
+pub(super) fn listen(args: &ServeArgs, problems: &mut Vec<String>) -> Listen {
+    let reserved = [("--grpc-port", args.grpc_port), ("--admin-port", args.admin_port)];
+    let address = args.http_address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let triton = &args.triton;
+    let http = SocketAddr::new(address, args.http_port.unwrap_or(8000));
+    let metrics = SocketAddr::new(triton.metrics_address.unwrap_or(address), args.metrics_port.unwrap_or(8002));
+    Listen {
+        http: triton.allow_http.unwrap_or(true).then_some(http),
+        metrics: triton.allow_metrics.unwrap_or(true).then_some(metrics),
+        restricted: RestrictedApis::of(triton, problems),
+        port_file: args.port_file.clone(),
+        reserved: reserved.into_iter().filter_map(|(flag, port)| port.map(|port| (flag, port))).collect(),
+    }
+}
+
+pub(super) fn load_settings(args: &ServeArgs, bounds: &mut Bounds, problems: &mut Vec<String>) -> LoadSettings {
+    let triton = &args.triton;
+    let config_choice = triton.model_config_name.as_deref().map_or(Ok(ConfigChoice::default()), ConfigChoice::named);
+    let config_choice = config_choice.unwrap_or_else(|error| {
+        problems.push(error.to_string());
+        ConfigChoice::default()
+    });
+    let headroom_mb = args.model_load_headroom_mb;
+    let headroom_mb = headroom_mb.map(|mb| bounds.within("model_load_headroom_mb", Some(mb), 0, (0, 1 << 30)));
+    LoadSettings {
+        config_choice,
+        is_strict: triton.disable_auto_complete_config.or(triton.strict_model_config).unwrap_or(false),
+        retries: bounds.within("model_load_retry_count", triton.model_load_retry_count, 0, (0, 1_000)),
+        headroom_bytes: headroom_mb.map(|mb| (mb as u64) << 20),
+        custom_op_libraries: args.custom_op_library.clone(),
+        engine: EngineSettings::of(triton, problems),
+        rate_limit: RateLimitSettings::of(triton, problems),
+    }
+}
+
+/// Triton's seconds count where its mode is asked for.
+pub(super) fn rescan_interval(args: &ServeArgs, bounds: &mut Bounds) -> Duration {
+    match args.triton.repository_poll_secs {
+        Some(seconds) if args.triton.model_control_mode == Some(ModelControlMode::Poll) => {
+            Duration::from_secs(bounds.within_u64("repository_poll_secs", Some(seconds), 15, (1, 86_400)))
+        }
+        _ => bounds.millis("rescan_ms", args.rescan_ms, 5_000, (10, 86_400_000)),
+    }
+}
+
+/// The level that Triton's flags ask for.
+pub(super) fn log_level(triton: &TritonArgs) -> &'static str {
+    let [info, warning, error] = [triton.log_info, triton.log_warning, triton.log_error].map(|on| on.unwrap_or(true));
+    match triton.log_verbose.unwrap_or(0) {
+        0 if info => "info",
+        0 if warning => "warn",
+        0 if error => "error",
+        0 => "off",
+        1 => "debug",
+        _ => "trace",
+    }
+}
+
+pub(super) fn sandbox_limits(args: &ServeArgs, bounds: &mut Bounds, cores: NonZeroUsize) -> SandboxLimits {
+    let mut mebibytes = |name, given, default, range| bounds.within(name, given, default, range) << 20;
+    let memory_bytes_max = mebibytes("plugin_memory_mb", args.plugin_memory_mb, 1024, (1, 4095));
+    let component_bytes_max = mebibytes("plugin_component_mb", args.plugin_component_mb, 64, (1, 1024));
+    let cache_bytes_max = mebibytes("plugin_cache_mb", args.plugin_cache_mb, 1024, (1, 1 << 20)) as u64;
+    let function_cache_bytes_max =
+        mebibytes("plugin_function_cache_mb", args.plugin_function_cache_mb, 512, (0, 1 << 20)) as u64;
+    let mut count = |name, given, default, most| {
+        // The bound of each is far below.
+        u32::try_from(bounds.within(name, given, default, (1, most))).unwrap_or(u32::MAX)
+    };
+    SandboxLimits {
+        instances: count("plugin_instances", args.plugin_instances, 256, 65_536),
+        core_instances_max: count("plugin_core_instances", args.plugin_core_instances, 64, 1_024),
+        waiting_max: bounds.within("plugin_queue_size", args.plugin_queue_size, 1_024, (0, 1 << 20)),
+        memory_bytes_max,
+        component_bytes_max,
+        cache_bytes_max,
+        function_cache_bytes_max,
+        threads: bounds.at_least_one("plugin_threads", args.plugin_threads, cores),
+    }
+}
