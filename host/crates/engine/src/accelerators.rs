@@ -1,6 +1,8 @@
 //! Execution accelerators (Triton's `execution_accelerators`): what the loaded library has, and what is said where it has
 //! not. Nothing falls back to the CPU in silence.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use model::Accelerator;
 use ort::session::builder::SessionBuilder;
 
@@ -21,6 +23,13 @@ pub(crate) fn add(builder: SessionBuilder, accelerators: &[Accelerator]) -> Resu
         let provider = ort::ep::OpenVINO::default().with_device_type("CPU").build().error_on_failure();
         done(builder.with_execution_providers([provider]))
     })
+}
+
+/// To be held while a session with these accelerators is made: OpenVINO makes one at a time.
+pub(crate) fn turn(accelerators: &[Accelerator]) -> Option<MutexGuard<'static, ()>> {
+    static OPENVINO: Mutex<()> = Mutex::new(());
+    let needs_turn = accelerators.contains(&Accelerator::OpenVino);
+    needs_turn.then(|| OPENVINO.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Whether an accelerator can run here; of those that exist, OpenVINO alone runs on the CPU.

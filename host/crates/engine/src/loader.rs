@@ -8,6 +8,7 @@ use model::{InstanceFactory, LoadError, LoadRequest, LoadedModel, ModelConfig, M
 use ort::session::Session;
 use ort::session::builder::SessionBuilder;
 
+use crate::accelerators;
 use crate::check::{Served, check};
 use crate::classifier::{Labels, rewritten};
 use crate::file::FileSignature;
@@ -59,7 +60,10 @@ impl OrtLoader {
             return Err(failed("it is not a regular file; put the model itself there".to_owned()));
         }
         let builder = session_options::builder(&self.runtime, request.config, &self.options);
-        let opened = commit(builder.map_err(LoadError::Unsupported)?, path);
+        let builder = builder.map_err(LoadError::Unsupported)?;
+        let turn = accelerators::turn(&request.config.session.accelerators);
+        let opened = commit(builder, path);
+        drop(turn);
         opened.map_err(|message| {
             let advice =
                 "copy the file again if it was cut short, or run onnx.checker.check_model on it where it was exported";

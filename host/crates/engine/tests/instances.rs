@@ -32,7 +32,7 @@ fn instances_are_those_of_all_groups() {
 
 #[test]
 fn an_added_instance_is_warmed_up_as_the_first_were() {
-    // The warm-up writes into a file that is then too large for the pattern of `gather`: index 4 of 4.
+    // The model has four rows to pick from.
     let index = |value: i64| WarmupSample {
         name: "index".to_owned(),
         batch_size: 1,

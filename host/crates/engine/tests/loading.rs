@@ -179,3 +179,21 @@ fn warm_up_runs_on_every_instance_and_its_failure_refuses_the_version() {
         );
     }
 }
+
+#[test]
+fn a_warm_up_brings_every_input_of_the_model() {
+    let input = |name: &str, data| WarmupInput { name: name.into(), data_type: DataType::Fp32, dims: vec![2], data };
+    let with = |inputs| {
+        let sample = WarmupSample { name: "both".to_owned(), batch_size: 3, inputs, count: 2 };
+        ModelConfig { warmup: vec![sample], ..config(4) }
+    };
+    load("add.onnx", &with(vec![input("b", WarmupData::Random), input("a", WarmupData::Zero)]));
+    let text = load_error("add.onnx", &with(vec![input("b", WarmupData::Zero)])).to_string();
+    assert_eq!(
+        text,
+        "failed to run warmup sample 'both': expected 2 inputs but got 1 inputs for model 'm'. Got input(s) ['b'], but \
+         missing required input(s) ['a']. Please provide all required input(s)."
+    );
+    let strings = WarmupData::Given(common::strings(&["one", "", "three"]).into());
+    load("strings.onnx", &ModelConfig { warmup: vec![warmup("x", DataType::Bytes, &[3], strings)], ..config(4) });
+}

@@ -215,3 +215,24 @@ impl InstanceFactory for FakeFactory {
         Ok(Box::new(FakeInstance::new(self.mode, self.control.clone())))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{InstanceGroup, ModelConfig, ModelName, VersionNumber};
+
+    #[test]
+    fn the_fake_loader_makes_as_many_instances_as_asked_and_its_factory_further_ones() {
+        let control = FakeControl::default();
+        let three = InstanceGroup { count: NonZeroUsize::MIN.saturating_add(2), ..InstanceGroup::named("g") };
+        let config =
+            ModelConfig { instance_groups: vec![three], ..ModelConfig::named(ModelName::new("m").expect("a name")) };
+        let version = VersionNumber::new(1).expect("a version");
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        let loader = FakeLoader::new(FakeMode::Inline, control.clone());
+        let loaded = loader.load(&LoadRequest { config: &config, version, path: &path }).expect("loads");
+        assert_eq!((loaded.instances.len(), control.instances(), control.loads()), (3, 3, 1));
+        assert!(loaded.factory.make().is_ok());
+        assert_eq!((control.instances(), control.loads()), (4, 1), "nothing is loaded again");
+    }
+}
