@@ -118,8 +118,9 @@ fn repeated_batch_dims(config: &ModelConfig, fitted: &Declaration) -> Vec<String
     let sides = [("input", &config.inputs, &fitted.inputs), ("output", &config.outputs, &fitted.outputs)];
     let repeats = |own: &&TensorConfig, right: &[TensorConfig]| {
         let right = right.iter().find(|tensor| tensor.name == own.name)?;
-        let (_, rest) = own.model_dims().split_first()?;
-        (fitted.max_batch_size > 0 && own != &right && rest == right.model_dims()).then(|| right.dims.clone())
+        let (_, rest) = own.dims.split_first()?;
+        let are_plain = own.reshape.is_none() && right.reshape.is_none();
+        (fitted.max_batch_size > 0 && are_plain && rest == right.dims).then(|| right.dims.clone())
     };
     let told = |side: &str, own: &TensorConfig, dims: &[i64]| {
         let name = &own.name;

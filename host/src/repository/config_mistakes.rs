@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
 
 use super::config_text::{Field, Node, Value, descriptor};
 use super::problem::{Report, did_you_mean, nearest};
@@ -101,7 +101,7 @@ impl Search<'_, '_> {
                 self.add(span, path, format!("'{name}' is a value, not a block"), format!("write {name}: …"));
             }
             (Value::Text(_) | Value::Word(_), Kind::Message(message)) => {
-                let example = block_example(name, &message);
+                let example = unquoted(name, value, &message).unwrap_or_else(|| block_example(name, &message));
                 self.add(span, path, format!("'{name}' is a block, not a value"), format!("write {example}"));
             }
             (Value::Text(text), Kind::Enum(_)) => {
@@ -175,6 +175,13 @@ fn is_number(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_digit() || c == '-')
 }
 
+/// A block whose content was put in quotes, without them.
+fn unquoted(name: &str, value: &Value, message: &MessageDescriptor) -> Option<String> {
+    let Value::Text(text) = value else { return None };
+    let is_content = !text.trim().is_empty() && DynamicMessage::parse_text_format(message.clone(), text).is_ok();
+    is_content.then(|| format!("{name} {{ {} }}", text.trim()))
+}
+
 /// How a block that was written as a value should look.
 fn block_example(name: &str, message: &MessageDescriptor) -> String {
     match message.name() {
@@ -196,6 +203,9 @@ fn special_fix(message: &str, field: &str) -> Option<&'static str> {
         }
         ("ModelConfig", "inputs") => "did you mean 'input'?",
         ("ModelConfig", "outputs") => "did you mean 'output'?",
+        ("ModelWarmup", "key" | "value" | "input" | "data_type" | "dims") | ("InputsEntry", _) => {
+            "write inputs { key: \"<the input's name>\" value { data_type: … dims: … zero_data: true } }"
+        }
         ("Input", data) if data.ends_with("_data") => {
             "write zero_data: true, random_data: true or input_data_file: \"<a file in warmup/>\""
         }

@@ -114,7 +114,9 @@ pub enum VersionError {
 }
 
 impl VersionError {
-    fn of(declared: &DeclaredConfig, error: LoadError) -> Self {
+    /// The refusal of `declared` by the engine, with its correction where there is one.
+    #[must_use]
+    pub fn new(declared: &DeclaredConfig, error: LoadError) -> Self {
         let correction = match &error {
             LoadError::Mismatch { problems, file: Some(file) } => Correction::of(declared, problems, file),
             _ => None,
@@ -180,7 +182,7 @@ impl Workshop {
         checksums.into_iter().try_for_each(|checksum| checksum.verify(dir))?;
         let file = version_file(&declared.model, dir, number);
         let loaded = self.load_with_retries(&declared.model, &file, number);
-        let loaded = loaded.map_err(|error| VersionError::of(declared, error))?;
+        let loaded = loaded.map_err(|error| VersionError::new(declared, error))?;
         let LoadedModel { config, signature, instances, provider, factory, labels } = loaded;
         self.metrics.engine_load(&config.name);
         let metrics = Arc::new(self.metrics.version(&config.name, number));

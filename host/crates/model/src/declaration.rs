@@ -1,7 +1,7 @@
 //! What a configuration would have to declare for its model file to load: the declared batch size and tensors, with as
 //! little changed as the file asks for. Pure.
 
-use crate::{FileTensors, ModelConfig, TensorConfig, TensorSpec};
+use crate::{AutoComplete, FileTensors, ModelConfig, TensorConfig, TensorSpec};
 
 /// The part of a configuration that a model file decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,13 +23,40 @@ impl ModelConfig {
         let inputs = file.inputs.as_ref().map(|specs| specs.iter().collect::<Vec<_>>());
         let outputs = file.outputs.as_ref().map(|specs| served(&self.outputs, specs));
         let can_batch = [&inputs, &outputs].into_iter().flatten().all(|specs| batch(specs));
-        let max_batch_size = if can_batch { self.completed_batch_size(file) } else { 0 };
+        let max_batch_size = match can_batch {
+            true if self.lacks_batch_size(&inputs, &outputs) => self.default_batch_size(),
+            true => self.completed_batch_size(file),
+            false => 0,
+        };
         let batch_dims = usize::from(max_batch_size > 0);
         let fit = |declared: &[TensorConfig], specs: Option<Vec<&TensorSpec>>| match specs {
             None => declared.to_vec(),
             Some(specs) => specs.into_iter().map(|spec| fitted_tensor(declared, spec, batch_dims)).collect(),
         };
         Declaration { max_batch_size, inputs: fit(&self.inputs, inputs), outputs: fit(&self.outputs, outputs) }
+    }
+
+    /// Whether every dims declared is right but for the batch size that should go with them.
+    fn lacks_batch_size(&self, inputs: &Option<Vec<&TensorSpec>>, outputs: &Option<Vec<&TensorSpec>>) -> bool {
+        let sides = [(&self.inputs, inputs), (&self.outputs, outputs)];
+        let declared = || {
+            let pairs = sides.iter().flat_map(|(declared, specs)| declared.iter().map(move |tensor| (tensor, *specs)));
+            pairs.filter_map(|(tensor, specs)| {
+                let spec = specs.iter().flatten().find(|spec| spec.name == tensor.name)?;
+                Some((tensor, &spec.shape[..]))
+            })
+        };
+        let fits_rows = |(tensor, shape): (&TensorConfig, &[i64])| fits(tensor, shape.get(1..).unwrap_or_default(), 1);
+        self.max_batch_size == 0
+            && declared().all(fits_rows)
+            && declared().any(|(tensor, shape)| !fits(tensor, shape, 0))
+    }
+
+    fn default_batch_size(&self) -> u32 {
+        match self.auto_complete {
+            AutoComplete::On { default_max_batch_size: size @ 1.. } => size,
+            _ => AutoComplete::DEFAULT_MAX_BATCH_SIZE,
+        }
     }
 
     /// The batch size once the configuration is completed; the declared one where it cannot be.
@@ -120,6 +147,9 @@ mod tests {
         assert_eq!(config(0, vec![tensor("x", DataType::Fp32, &[3])], vec![]).fitted(&file()).max_batch_size, 4);
         let both = config(0, vec![tensor("x", DataType::Fp32, &[3])], vec![tensor("y", DataType::Fp32, &[2])]);
         assert_eq!(both.fitted(&file()).max_batch_size, 0, "declared whole, it is not completed");
+        let rows = config(0, vec![tensor("x", DataType::Fp32, &[3, 7])], vec![tensor("y", DataType::Fp64, &[2])]);
+        let fitted = rows.fitted(&file());
+        assert_eq!((fitted.max_batch_size, fitted.inputs), (4, rows.inputs), "dims that are right for rows");
     }
 
     #[test]

@@ -37,6 +37,10 @@ const IGNORED: [(&str, &[&str]); 4] = [
 pub(super) fn warn(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
     check_response_cache(root, rules);
     check_model_metrics(root, rules);
+    // Of a configuration that is refused nothing is accepted.
+    if rules.report.has_errors() {
+        return;
+    }
     let mut found = BTreeMap::new();
     collect(root, "", &mut found);
     parameters::find_ignored(root, &mut found);
@@ -91,6 +95,6 @@ fn check_model_metrics(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
             _ => continue,
         };
         let path = control.own_path();
-        rules.report.error(control.own_at(), path, broken, "or leave model_metrics out".to_owned());
+        rules.report.error(control.own_at(), path, broken, "write it, or leave model_metrics out".to_owned());
     }
 }
