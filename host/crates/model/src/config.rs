@@ -2,12 +2,16 @@
 //! text format is the host's concern; this type cannot hold a value the batcher or the engine would have to refuse.
 
 mod batching;
+mod padding;
+mod rate_limit;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 pub use batching::{BatchingConfig, BatchingConfigError, Priorities, QueuePolicy, TimeoutAction};
+pub use padding::{Boundaries, Buckets, CutOutput, FilledInput, FilledKind, PadTo, PaddedInput, PaddingConfig};
+pub use rate_limit::{RateLimit, RateResource, RateScope};
 
 use crate::{AutoComplete, DataType, ModelName, VersionNumber};
 
@@ -24,8 +28,12 @@ pub struct ModelConfig {
     pub outputs: Vec<TensorConfig>,
     /// How requests wait and are gathered.
     pub batching: BatchingConfig,
+    /// How requests of different lengths share a batch.
+    pub padding: PaddingConfig,
     /// Executors per version.
     pub instance_count: NonZeroUsize,
+    /// What each executor needs in order to run, in their order; empty where none needs anything.
+    pub rate_limits: Vec<RateLimit>,
     /// Threads of one executor.
     pub threads: InstanceThreads,
     /// How far ONNX Runtime rewrites the graph.
@@ -54,7 +62,9 @@ impl ModelConfig {
             inputs: Vec::new(),
             outputs: Vec::new(),
             batching: BatchingConfig { is_dynamic: false, ..BatchingConfig::default() },
+            padding: PaddingConfig::default(),
             instance_count: NonZeroUsize::MIN,
+            rate_limits: Vec::new(),
             threads: InstanceThreads::default(),
             graph_optimization: GraphOptimization::All,
             version_policy: VersionPolicy::Latest(1),

@@ -9,6 +9,7 @@ mod engine;
 mod error_code;
 mod moment;
 mod name;
+mod padding;
 mod signature;
 mod tensor;
 #[cfg(feature = "testing")]
@@ -16,8 +17,10 @@ pub mod testing;
 
 pub use auto_complete::{AutoComplete, AutoCompleteError, FileTensors};
 pub use config::{
-    BatchingConfig, BatchingConfigError, Execution, GraphOptimization, InstanceThreads, LimitError, ModelConfig,
-    Priorities, QueuePolicy, TensorConfig, TimeoutAction, VersionPolicy, WarmupData, WarmupInput, WarmupSample,
+    BatchingConfig, BatchingConfigError, Boundaries, Buckets, CutOutput, Execution, FilledInput, FilledKind,
+    GraphOptimization, InstanceThreads, LimitError, ModelConfig, PadTo, PaddedInput, PaddingConfig, Priorities,
+    QueuePolicy, RateLimit, RateResource, RateScope, TensorConfig, TimeoutAction, VersionPolicy, WarmupData,
+    WarmupInput, WarmupSample,
 };
 pub use data_type::DataType;
 pub use engine::{
@@ -27,5 +30,6 @@ pub use engine::{
 pub use error_code::{ErrorCode, GrpcStatus};
 pub use moment::Moment;
 pub use name::{ModelName, NameError, VersionNumber};
+pub use padding::{BatchInput, CountType, Fill, PaddedAxis, Padding, PaddingError, PaddingFault};
 pub use signature::{Signature, SignatureMismatch, TensorSpec, display_shape};
 pub use tensor::{BytesElements, Tensor, TensorError, element_count};

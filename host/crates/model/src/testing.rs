@@ -186,6 +186,6 @@ impl ModelLoader for FakeLoader {
             .map(|_| Box::new(FakeInstance::new(self.mode, self.control.clone())) as Box<dyn ModelInstance>)
             .collect();
         let (config, signature) = (request.config.clone(), fake_signature());
-        Ok(LoadedModel { config, signature, instances, provider: "FakeExecutionProvider" })
+        Ok(LoadedModel { config, signature, padding: None, instances, provider: "FakeExecutionProvider" })
     }
 }
