@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use model::{BatchLayout, BatchingConfig, BatchingConfigError, Execution, ModelInstance, Signature};
+use model::{BatchLayout, BatchingConfig, BatchingConfigError, Execution, ModelInstance, Padding, Signature};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -26,8 +26,10 @@ use crate::worker;
 pub struct BatcherSpec {
     /// Model and version, such as `fraud/3`; names threads and log lines.
     pub name: String,
-    /// The version's inputs and outputs.
+    /// The version's inputs and outputs, as requests bring and get them.
     pub signature: Arc<Signature>,
+    /// How requests of different lengths share a batch; `None` where inputs are taken as they are sent.
+    pub padding: Option<Arc<Padding>>,
     /// Most rows of a batch; 0 where the model does not batch.
     pub max_batch_size: u32,
     /// How requests wait and are gathered.
@@ -216,6 +218,7 @@ fn assemble(spec: BatcherSpec) -> Shared {
     Shared {
         name: spec.name,
         signature: spec.signature,
+        padding: spec.padding,
         batches: if spec.max_batch_size == 0 { Batches::Nothing } else { Batches::Rows },
         piece_rows: NonZeroU64::new(spec.max_batch_size.into()).filter(|_| spec.config.split_large_requests),
         order: spec.config.preserve_ordering.then(Arc::default),

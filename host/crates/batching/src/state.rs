@@ -9,24 +9,27 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use model::{BatchLayout, BatchingConfig, ModelInstance, Moment, Signature, Tensor};
+use model::{BatchLayout, BatchingConfig, ModelInstance, Moment, Padding, Signature, Tensor};
 use tokio::time::Instant;
 
 use crate::cell::Reply;
 use crate::decision::Decision;
+use crate::flight::Flight;
 use crate::mode::{Mode, Pace};
 use crate::order::Order;
 use crate::outputs::Batches;
 use crate::queue::{Batch, BatchQueue, ShapeKey, Ticket};
 use crate::report::{BatchError, BatchObserver, DropReason};
 use crate::rerun::Reruns;
-use crate::runner::{Flight, Lease, Work};
+use crate::runner::{Lease, Work};
 
 /// What every request, worker and batch in flight of one batcher shares.
 pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) signature: Arc<Signature>,
     pub(crate) batches: Batches,
+    /// `None` where inputs are taken as they are sent.
+    pub(crate) padding: Option<Arc<Padding>>,
     pub(crate) config: BatchingConfig,
     /// Most rows of a piece; `None` where requests are never cut.
     pub(crate) piece_rows: Option<NonZeroU64>,
@@ -195,6 +198,9 @@ impl Shared {
     pub(crate) fn shape_key(&self, inputs: &[Tensor]) -> ShapeKey {
         if self.batches == Batches::Nothing {
             return ShapeKey::default();
+        }
+        if let Some(padding) = &self.padding {
+            return ShapeKey::new(&padding.key(inputs));
         }
         let mut free = Vec::new();
         for (spec, input) in self.signature.inputs.iter().zip(inputs) {
