@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use batching::BatchHandle;
-use model::{ErrorCode, ModelConfig, ModelName, Signature, VersionNumber};
+use model::{ErrorCode, ModelConfig, ModelName, Padding, Signature, SignatureMismatch, Tensor, VersionNumber};
 use prometheus::IntGauge;
 
 use crate::failure::RequestFailure;
@@ -106,6 +106,8 @@ pub struct LoadedVersion {
     pub config: Arc<ModelConfig>,
     /// Inputs and outputs.
     pub signature: Arc<Signature>,
+    /// How its requests share a batch; `None` where inputs are taken as they are sent.
+    pub padding: Option<Arc<Padding>>,
     /// Its queue and instances.
     pub batch: BatchHandle,
     /// Its metric handles.
@@ -124,6 +126,7 @@ pub struct LoadedVersionParts {
     pub declared: Arc<ModelConfig>,
     pub config: Arc<ModelConfig>,
     pub signature: Arc<Signature>,
+    pub padding: Option<Arc<Padding>>,
     pub batch: BatchHandle,
     pub metrics: Arc<VersionMetrics>,
     pub provider: &'static str,
@@ -142,12 +145,24 @@ impl LoadedVersion {
             declared: parts.declared,
             config: parts.config,
             signature: parts.signature,
+            padding: parts.padding,
             batch: parts.batch,
             metrics: parts.metrics,
             provider: parts.provider,
             chores: parts.chores,
             draining: OnceLock::new(),
         }
+    }
+
+    /// Puts a request's inputs into the model's order and checks all that can be wrong with them. Returns them and their
+    /// rows, as [`Signature::check_inputs`] does.
+    ///
+    /// # Errors
+    /// The first [`SignatureMismatch`].
+    pub fn check_inputs(&self, inputs: Vec<Tensor>) -> Result<(Vec<Tensor>, u64), SignatureMismatch> {
+        let (inputs, rows) = self.signature.check_inputs(inputs, self.config.max_request_rows())?;
+        self.padding.as_ref().map_or(Ok(()), |padding| padding.check(&inputs))?;
+        Ok((inputs, rows))
     }
 
     /// It has been replaced: `gauge` counts it until it is freed.

@@ -6,6 +6,8 @@ mod backend;
 mod block;
 mod ignored;
 mod instances;
+mod padding;
+mod rate_limit;
 mod scheduling;
 mod settings;
 mod tensors;
@@ -55,7 +57,10 @@ pub(super) fn build(
     config.graph_optimization = settings::graph_optimization(&root, &mut rules);
     config.version_policy = settings::version_policy(&root, &mut rules);
     config.model_filename = settings::model_filename(&root, &mut rules);
+    config.rate_limits = rate_limit::read(&root, &mut rules);
     settings::parameters(&root, &mut config, &mut rules);
+    config.padding = padding::read(&root, &mut rules);
+    padding::check(&root, &config, &mut rules);
     config.warmup = warmup::read(&root, &config, &mut rules);
     ignored::warn(&root, &mut rules);
     config

@@ -124,13 +124,14 @@ impl Workshop {
         digest: Arc<str>,
     ) -> Result<LoadedVersion, LoadError> {
         let loaded = self.load_file(declared, &version_file(declared, dir, number), number)?;
-        let LoadedModel { config, signature, instances, provider } = loaded;
+        let LoadedModel { config, signature, padding, instances, provider } = loaded;
         self.metrics.engine_load(&config.name);
         let metrics = Arc::new(self.metrics.version(&config.name, number));
         let signature = Arc::new(signature);
         let batch = BatchHandle::start(BatcherSpec {
             name: format!("{}/{number}", config.name),
             signature: Arc::clone(&signature),
+            padding: padding.clone(),
             max_batch_size: config.max_batch_size,
             config: config.batching.clone(),
             execution: config.execution,
@@ -144,6 +145,7 @@ impl Workshop {
             declared: Arc::clone(declared),
             config: Arc::new(config),
             signature,
+            padding,
             batch,
             metrics,
             provider,

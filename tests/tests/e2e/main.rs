@@ -7,6 +7,7 @@ mod history;
 mod hostile;
 mod isolation;
 mod odd_files;
+mod padding;
 mod pair;
 mod plugin_log;
 mod refusals;

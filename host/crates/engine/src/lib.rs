@@ -16,6 +16,7 @@ mod loader;
 mod raw;
 mod reshape;
 mod runtime;
+mod served;
 mod slot;
 mod warmup;
 mod wire;

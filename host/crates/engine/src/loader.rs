@@ -15,6 +15,7 @@ use crate::file::FileSignature;
 use crate::instance::{CpuInstance, LoadedVersion};
 use crate::raw::CpuSession;
 use crate::runtime::OrtRuntime;
+use crate::served::served;
 use crate::warmup;
 
 /// The execution provider that this loader's versions run on.
@@ -64,6 +65,7 @@ impl ModelLoader for OrtLoader {
         let (config, version) = checked_version(request, &session)?;
         let version = Arc::new(version);
         drop(session);
+        let (signature, padding) = served(&config, &version.signature)?;
         let warmups = warmup::prepare(&config, &version.signature)?;
         let mut instances: Vec<Box<dyn ModelInstance>> = Vec::with_capacity(config.instance_count.get());
         for _ in 0..config.instance_count.get() {
@@ -72,7 +74,7 @@ impl ModelLoader for OrtLoader {
             instances.push(Box::new(instance));
         }
         drop(warmups);
-        Ok(LoadedModel { config, signature: version.signature.clone(), instances, provider: CPU_PROVIDER })
+        Ok(LoadedModel { config, signature, padding, instances, provider: CPU_PROVIDER })
     }
 }
 

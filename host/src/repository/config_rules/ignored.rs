@@ -21,7 +21,7 @@ const IGNORED: [(&str, &[&str]); 5] = [
     ),
     ("ModelInput", &["format", "is_shape_tensor", "is_non_linear_format_io"]),
     ("ModelOutput", &["label_filename", "is_shape_tensor", "is_non_linear_format_io"]),
-    ("ModelInstanceGroup", &["rate_limiter", "profile", "passive", "secondary_devices", "host_policy"]),
+    ("ModelInstanceGroup", &["profile", "passive", "secondary_devices", "host_policy"]),
     (
         "ModelOptimizationPolicy",
         &[

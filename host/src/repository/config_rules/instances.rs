@@ -6,7 +6,7 @@ use super::Rules;
 use super::block::Block;
 
 /// Most instances of one model version, all groups together.
-const INSTANCES_MAX: i128 = 1024;
+pub(super) const INSTANCES_MAX: i128 = 1024;
 
 pub(super) fn count(root: &Block<'_>, rules: &mut Rules<'_, '_>) -> NonZeroUsize {
     let groups = root.blocks("instance_group");

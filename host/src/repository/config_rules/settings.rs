@@ -4,7 +4,7 @@ use model::{Execution, GraphOptimization, ModelConfig, VersionNumber, VersionPol
 
 use super::super::problem::did_you_mean;
 use super::block::Block;
-use super::{Rules, stays_inside};
+use super::{Rules, padding, stays_inside};
 
 /// Most threads a model may ask for in one instance.
 const THREADS_MAX: u16 = 1024;
@@ -96,8 +96,9 @@ pub(super) fn parameters(root: &Block<'_>, config: &mut ModelConfig, rules: &mut
                 let message = "batching strategies are native code from the repository and are never loaded";
                 rules.refuse(&parameter, "string_value", message, "remove the parameter".to_owned());
             }
+            _ if key.starts_with(padding::PREFIX) => {}
             _ if key.starts_with("airlock.") => {
-                let known = ["airlock.execution", "airlock.split_large_requests"];
+                let known = ["airlock.execution", "airlock.padding.…", "airlock.split_large_requests"];
                 let fix = did_you_mean(&key, known).unwrap_or_else(|| format!("known: {}", known.join(", ")));
                 let place = parameter.own_path();
                 rules.report.error(parameter.own_at(), place, format!("unknown parameter '{key}'"), fix);

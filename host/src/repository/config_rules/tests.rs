@@ -1,3 +1,6 @@
+mod padding;
+mod rate_limit;
+
 use std::path::Path;
 use std::time::Duration;
 
