@@ -114,6 +114,7 @@ impl App {
             chores: chores.clone(),
             history: History::new(&settings.state_dir, settings.history_keep),
             loading,
+            rate_limiter: None,
             defaults: ConfigDefaults { max_queue_size: settings.max_queue_size },
             verification: Verification::RunSamples,
             sample_timeout: settings.limits.timeout,

@@ -187,6 +187,7 @@ fn build_workshop(settings: &Settings) -> anyhow::Result<Bench> {
         chores,
         history: History::new(state.path(), 1),
         loading: LoadingFolder::new(state.path()),
+        rate_limiter: None,
         defaults: config_defaults(settings),
         sample_timeout: SAMPLE_TIMEOUT,
         // The samples are run afterwards, all of them, so that one bad sample does not hide the others.

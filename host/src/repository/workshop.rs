@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use batching::{BatchHandle, BatcherSpec};
+use batching::{BatchHandle, BatcherSpec, RateLimiter, RateLimits};
 use model::{LoadError, LoadRequest, LoadedModel, ModelConfig, ModelLoader, ModelName, VersionNumber};
 use plugin::{CompileError, Plugin, PluginSpec, SandboxRuntime};
 use tokio::runtime::Handle;
@@ -38,6 +38,8 @@ pub struct Workshop {
     pub history: History,
     /// Where versions are copied to that cannot be loaded in place.
     pub loading: LoadingFolder,
+    /// What the instances of all models share; `None` where their limits are not obeyed.
+    pub rate_limiter: Option<RateLimiter>,
     /// Limits a config does not name.
     pub defaults: ConfigDefaults,
     /// Whether candidates are held to their samples.
@@ -136,6 +138,7 @@ impl Workshop {
             config: config.batching.clone(),
             execution: config.execution,
             instances,
+            rate_limits: self.rate_limiter.clone().map(|limiter| RateLimits { limiter, limits: config.rate_limits.clone() }),
             observer: Arc::clone(&metrics) as Arc<dyn batching::BatchObserver>,
         })
         .map_err(|error| LoadError::Unsupported(error.to_string()))?;

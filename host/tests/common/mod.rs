@@ -69,6 +69,7 @@ impl Host {
             chores: chores.clone(),
             history: History::new(state_dir, 2),
             loading: LoadingFolder::new(state_dir),
+            rate_limiter: None,
             defaults: ConfigDefaults::default(),
             verification: Verification::RunSamples,
             sample_timeout: PATIENCE,

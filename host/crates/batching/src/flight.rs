@@ -10,6 +10,7 @@ use crate::cell::lost;
 use crate::outputs::{Batches, check, split, write_layout};
 use crate::padded::{PaddedBatch, Request};
 use crate::queue::{Batch, Taken};
+use crate::rate_limit::Permit;
 use crate::report::{BatchReport, Inferred};
 use crate::state::{Shared, State, Waiting};
 
@@ -22,6 +23,8 @@ pub(crate) struct Flight {
     rows: u64,
     /// `None` where inputs are taken as they are sent.
     padded: Option<PaddedBatch>,
+    /// What its instance needs in order to run; goes back with no lock held.
+    permit: Option<Permit>,
     taken: Moment,
     is_counted: bool,
     /// What has left the queue with a batch that failed; kept until no lock is held.
@@ -29,9 +32,14 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    pub(crate) fn new(shared: Arc<Shared>, index: usize, batch: Batch<Waiting>, now: Moment) -> Self {
+    pub(crate) fn new(
+        (shared, index): (Arc<Shared>, usize),
+        batch: Batch<Waiting>,
+        permit: Option<Permit>,
+        taken: Moment,
+    ) -> Self {
         let Batch { requests: passengers, rows, .. } = batch;
-        Self { shared, index, passengers, rows, padded: None, taken: now, is_counted: true, withdrawn: Vec::new() }
+        Self { shared, index, passengers, rows, padded: None, permit, taken, is_counted: true, withdrawn: Vec::new() }
     }
 
     /// Writes the shapes of the batch's inputs.
@@ -182,6 +190,7 @@ impl Landed {
     /// Tells the observer and hands out the rows, or the error.
     pub(crate) fn finish(self) {
         let Self { mut flight, outcome, report } = self;
+        drop(flight.permit.take());
         flight.shared.observer.batch_finished(&report);
         match outcome {
             Ok(outputs) => {

@@ -16,6 +16,7 @@ mod order;
 mod outputs;
 mod padded;
 mod queue;
+mod rate_limit;
 mod report;
 mod rerun;
 mod runner;
@@ -24,7 +25,8 @@ mod submission;
 mod worker;
 
 pub use decision::{BatchRules, Decision};
-pub use handle::{BatchHandle, BatcherSnapshot, BatcherSpec, StartError};
+pub use handle::{BatchHandle, BatcherSnapshot, BatcherSpec, RateLimits, StartError};
 pub use mode::Mode;
 pub use queue::{Arrival, Batch, BatchQueue, Piece, QueueIsFull, ShapeKey, Taken, Ticket};
+pub use rate_limit::{RateLimitError, RateLimiter};
 pub use report::{BatchError, BatchObserver, BatchReport, DropReason, InferenceRequest, Inferred};

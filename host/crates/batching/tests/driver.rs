@@ -268,6 +268,7 @@ async fn a_batcher_without_an_instance_does_not_start() {
         config: BatchingConfig::default(),
         execution: Execution::Inline,
         instances: Vec::new(),
+        rate_limits: None,
         observer: Arc::new(Recorder::default()),
     })
     .err()

@@ -126,6 +126,7 @@ impl Bench {
             config: BatchingConfig { split_large_requests: true, ..BatchingConfig::default() },
             execution: Execution::Inline,
             instances: vec![Box::new(instance)],
+            rate_limits: None,
             observer: Arc::new(Recorder::default()),
         })
         .expect("starts");

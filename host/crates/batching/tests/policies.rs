@@ -188,6 +188,7 @@ async fn a_batcher_whose_configuration_contradicts_itself_does_not_start() {
         config: setup.config(),
         execution: Execution::Worker,
         instances: vec![Box::new(FakeInstance::new(FakeMode::Inline, control))],
+        rate_limits: None,
         observer: Arc::new(Recorder::default()),
     })
     .err()

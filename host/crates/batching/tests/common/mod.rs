@@ -123,6 +123,7 @@ impl Setup {
             config: self.config(),
             execution: self.execution,
             instances,
+            rate_limits: None,
             observer: Arc::clone(&recorder) as Arc<dyn BatchObserver>,
         })
         .expect("starts");
