@@ -243,6 +243,7 @@ fn workshop(settings: &Settings, tools: Tools) -> Workshop {
         history: History::new(&settings.state_dir, settings.history_keep),
         loading,
         config_choice: settings.loading.config_choice.clone(),
+        rate_limiter: settings.loading.rate_limit.limiter(),
         defaults: ConfigDefaults::of(settings),
         load_retries: settings.loading.retries,
         headroom_bytes: settings.loading.headroom_bytes,

@@ -196,6 +196,7 @@ fn build_workshop(settings: &Settings) -> anyhow::Result<Bench> {
         chores,
         history: History::new(state.path(), 1),
         loading: LoadingFolder::new(state.path()),
+        rate_limiter: None,
         config_choice: settings.loading.config_choice.clone(),
         defaults: ConfigDefaults::of(settings),
         load_retries: settings.loading.retries,

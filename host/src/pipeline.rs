@@ -148,8 +148,7 @@ impl Run<'_> {
         let Inference { inputs, outputs: wanted, carry, .. } = inference;
         let broken = |mismatch: SignatureMismatch| self.contract_broken(&mismatch);
         let selection = version.signature.select_outputs(&wanted).map_err(broken)?;
-        let (inputs, rows) =
-            version.signature.check_inputs(inputs, version.config.max_request_rows()).map_err(broken)?;
+        let (inputs, rows) = version.check_inputs(inputs).map_err(broken)?;
         let waiting = Waiting::until(deadline);
         let inferred = submit(version, (inputs, rows), waiting, stages).await.map_err(expired_is_504)?;
 
@@ -215,7 +214,7 @@ async fn infer_timed(
         RequestFailure::new(ErrorCode::InvalidTensors, mismatch.text(version.model.as_str()))
     };
     let selection = version.signature.select_outputs(output_names).map_err(invalid)?;
-    let (inputs, rows) = version.signature.check_inputs(inputs, version.config.max_request_rows()).map_err(invalid)?;
+    let (inputs, rows) = version.check_inputs(inputs).map_err(invalid)?;
     let inferred = submit(version, (inputs, rows), waiting, stages).await?;
     Ok(pick_outputs(&inferred.outputs, &selection))
 }

@@ -7,7 +7,9 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use batching::BatchHandle;
-use model::{ErrorCode, InstanceFactory, ModelConfig, ModelName, Signature, VersionNumber};
+use model::{
+    ErrorCode, InstanceFactory, ModelConfig, ModelName, Padding, Signature, SignatureMismatch, Tensor, VersionNumber,
+};
 use prometheus::IntGauge;
 
 use crate::failure::RequestFailure;
@@ -113,6 +115,8 @@ pub struct LoadedVersion {
     pub labels: Labels,
     /// Inputs and outputs.
     pub signature: Arc<Signature>,
+    /// How its requests share a batch; `None` where inputs are taken as they are sent.
+    pub padding: Option<Arc<Padding>>,
     /// Makes further instances.
     pub factory: Arc<dyn InstanceFactory>,
     /// Its queue and instances.
@@ -134,6 +138,7 @@ pub struct LoadedVersionParts {
     pub config: Arc<ModelConfig>,
     pub labels: Labels,
     pub signature: Arc<Signature>,
+    pub padding: Option<Arc<Padding>>,
     pub factory: Arc<dyn InstanceFactory>,
     pub batch: BatchHandle,
     pub metrics: Arc<VersionMetrics>,
@@ -154,6 +159,7 @@ impl LoadedVersion {
             config: parts.config,
             labels: parts.labels,
             signature: parts.signature,
+            padding: parts.padding,
             factory: parts.factory,
             batch: parts.batch,
             metrics: parts.metrics,
@@ -161,6 +167,17 @@ impl LoadedVersion {
             chores: parts.chores,
             draining: OnceLock::new(),
         }
+    }
+
+    /// Puts a request's inputs into the model's order and checks all that can be wrong with them. Returns them and their
+    /// rows, as [`Signature::check_inputs`] does.
+    ///
+    /// # Errors
+    /// The first [`SignatureMismatch`].
+    pub fn check_inputs(&self, inputs: Vec<Tensor>) -> Result<(Vec<Tensor>, u64), SignatureMismatch> {
+        let (inputs, rows) = self.signature.check_inputs(inputs, self.config.max_request_rows())?;
+        self.padding.as_ref().map_or(Ok(()), |padding| padding.check(&inputs))?;
+        Ok((inputs, rows))
     }
 
     /// It has been replaced: `gauge` counts it until it is freed.

@@ -31,7 +31,7 @@ use airlock::repository::declared_config::DeclaredConfig;
 use airlock::repository::problem::{Problem, Severity};
 use airlock::repository::workshop::VersionError;
 use case::{Case, Form};
-use engine::{OrtLoader, OrtRuntime, find_library};
+use engine::{LoaderOptions, OrtLoader, OrtRuntime, RuntimeOptions, find_library};
 use model::{LoadRequest, ModelConfig, ModelLoader as _, ModelName, VersionNumber};
 use serde_json::Value;
 
@@ -122,7 +122,10 @@ fn the_table_has_a_case_of_every_rule() {
 #[test]
 fn every_configuration_becomes_what_its_case_says() {
     let location = find_library(None).unwrap_or_else(|error| panic!("{error}"));
-    let loader = OrtLoader::new(OrtRuntime::init(&location.path).expect("the library"));
+    let loader = OrtLoader::new(
+        OrtRuntime::init(&location.path, &RuntimeOptions::default()).expect("the library"),
+        LoaderOptions::default(),
+    );
     let mut wrong = String::new();
     for case in all_cases() {
         let got = Trial::new(&case, &loader).run();

@@ -9,7 +9,9 @@ mod block;
 mod ignored;
 mod instances;
 mod labels;
+mod padding;
 mod parameters;
+mod rate_limit;
 mod scheduling;
 mod settings;
 mod tensors;
@@ -70,6 +72,8 @@ pub(super) fn build(
     config.version_policy = settings::version_policy(&root, &mut rules);
     config.model_filename = settings::model_filename(&root, &mut rules);
     parameters::read(&root, config, &mut rules);
+    config.padding = padding::read(&root, &mut rules);
+    padding::check(&root, config, &mut rules);
     config.warmup = warmup::read(&root, config, &mut rules);
     declared.labels = labels::read(&root, &mut rules);
     declared.checksums = agents::read(&root, &mut rules);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use batching::{BatchHandle, BatcherSpec};
+use batching::{BatchHandle, BatcherSpec, RateLimiter, RateLimits};
 use model::{LoadError, LoadRequest, LoadedModel, ModelConfig, ModelLoader, ModelName, VersionNumber};
 use plugin::{CompileError, Plugin, PluginSpec, SandboxRuntime};
 use tokio::runtime::Handle;
@@ -44,6 +44,8 @@ pub struct Workshop {
     pub history: History,
     /// Where versions are copied to that cannot be loaded in place.
     pub loading: LoadingFolder,
+    /// What the instances of all models share; `None` where their limits are not obeyed.
+    pub rate_limiter: Option<RateLimiter>,
     /// Which file is a model's configuration.
     pub config_choice: ConfigChoice,
     /// Limits a config does not name.
@@ -183,17 +185,19 @@ impl Workshop {
         let file = version_file(&declared.model, dir, number);
         let loaded = self.load_with_retries(&declared.model, &file, number);
         let loaded = loaded.map_err(|error| VersionError::new(declared, error))?;
-        let LoadedModel { config, signature, instances, provider, factory, labels } = loaded;
+        let LoadedModel { config, signature, padding, instances, provider, factory, labels } = loaded;
         self.metrics.engine_load(&config.name);
         let metrics = Arc::new(self.metrics.version(&config.name, number));
         let signature = Arc::new(signature);
         let batch = BatchHandle::start(BatcherSpec {
             name: format!("{}/{number}", config.name),
             signature: Arc::clone(&signature),
+            padding: padding.clone(),
             max_batch_size: config.max_batch_size,
             config: config.batching.clone(),
             execution: config.execution,
             instances,
+            rate_limits: self.rate_limiter.clone().map(|limiter| RateLimits { limiter, limits: config.rate_limits() }),
             observer: Arc::clone(&metrics) as Arc<dyn batching::BatchObserver>,
             held_until: self.held_until,
         })
@@ -205,6 +209,7 @@ impl Workshop {
             config: Arc::new(config),
             labels: declared.labels.over(labels),
             signature,
+            padding,
             factory,
             batch,
             metrics,

@@ -1,7 +1,10 @@
 //! `--backend-config` and `--rate-limit-resource`: settings in the small languages of their values.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
 
+use batching::RateLimiter;
 use model::AutoComplete;
 
 use super::triton::{RateLimitMode, TritonArgs};
@@ -36,7 +39,7 @@ pub struct RateLimitSettings {
     /// Whether resources and priorities are obeyed.
     pub is_on: bool,
     /// How much there is of each resource that is named.
-    pub resources: BTreeMap<String, u32>,
+    pub resources: BTreeMap<Arc<str>, NonZeroU32>,
 }
 
 impl EngineSettings {
@@ -84,6 +87,12 @@ impl EngineSettings {
 }
 
 impl RateLimitSettings {
+    /// What the instances of all models share; `None` where their limits are not obeyed.
+    #[must_use]
+    pub fn limiter(&self) -> Option<RateLimiter> {
+        self.is_on.then(|| RateLimiter::new(self.resources.clone()))
+    }
+
     /// Reads `NAME:COUNT` and `NAME:COUNT:DEVICE`; there is one device.
     pub(super) fn of(args: &TritonArgs, problems: &mut Vec<String>) -> Self {
         let mut resources = BTreeMap::new();
@@ -91,7 +100,7 @@ impl RateLimitSettings {
             let mut parts = text.splitn(3, ':');
             let (name, count) = (parts.next().unwrap_or_default(), parts.next().and_then(|count| count.parse().ok()));
             match count {
-                Some(count) if !name.is_empty() => drop(resources.insert(name.to_owned(), count)),
+                Some(count) if !name.is_empty() => drop(resources.insert(name.into(), count)),
                 _ => problems.push(format!("rate_limit_resource {text:?} must be NAME:COUNT or NAME:COUNT:DEVICE")),
             }
         }
@@ -149,8 +158,14 @@ mod tests {
         };
         let (settings, problems) = resources(&["R1:10", "R2:5:0"]);
         assert!(settings.is_on && problems.is_empty(), "{problems:?}");
-        assert_eq!(settings.resources, BTreeMap::from([("R1".to_owned(), 10), ("R2".to_owned(), 5)]));
-        for wrong in ["R1", ":1", "R1:many", ""] {
+        assert_eq!(
+            settings.resources,
+            [("R1", 10), ("R2", 5)]
+                .into_iter()
+                .map(|(name, count)| (name.into(), NonZeroU32::new(count).expect("not 0")))
+                .collect()
+        );
+        for wrong in ["R1", ":1", "R1:many", "R1:0", ""] {
             let (_, problems) = resources(&[wrong]);
             assert_eq!(problems, [format!("rate_limit_resource {wrong:?} must be NAME:COUNT or NAME:COUNT:DEVICE")]);
         }

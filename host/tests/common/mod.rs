@@ -86,6 +86,7 @@ impl Host {
             chores: chores.clone(),
             history: History::new(state_dir, 2),
             loading: LoadingFolder::new(state_dir),
+            rate_limiter: None,
             config_choice: ConfigChoice::default(),
             defaults: ConfigDefaults::default(),
             load_retries: 0,

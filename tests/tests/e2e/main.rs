@@ -9,6 +9,7 @@ mod hostile;
 mod isolation;
 mod modes;
 mod odd_files;
+mod padding;
 mod pair;
 mod plugin_log;
 mod refusals;

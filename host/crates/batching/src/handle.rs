@@ -8,7 +8,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use model::{BatchLayout, BatchingConfig, BatchingConfigError, Execution, ModelInstance, Signature};
+use model::{
+    BatchLayout, BatchingConfig, BatchingConfigError, Execution, ModelInstance, Padding, RateLimit, Signature,
+};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -16,6 +18,7 @@ use crate::decision::BatchRules;
 use crate::mode::{Mode, Pace};
 use crate::outputs::Batches;
 use crate::queue::BatchQueue;
+use crate::rate_limit::{Gate, RateLimitError, RateLimiter};
 use crate::report::{BatchError, BatchObserver, InferenceRequest, Inferred};
 use crate::rerun::Reruns;
 use crate::state::{Executor, InstanceSlot, Shared, State, WorkerState};
@@ -26,8 +29,10 @@ use crate::worker;
 pub struct BatcherSpec {
     /// Model and version, such as `fraud/3`; names threads and log lines.
     pub name: String,
-    /// The version's inputs and outputs.
+    /// The version's inputs and outputs, as requests bring and get them.
     pub signature: Arc<Signature>,
+    /// How requests of different lengths share a batch; `None` where inputs are taken as they are sent.
+    pub padding: Option<Arc<Padding>>,
     /// Most rows of a batch; 0 where the model does not batch.
     pub max_batch_size: u32,
     /// How requests wait and are gathered.
@@ -37,10 +42,20 @@ pub struct BatcherSpec {
     pub execution: Execution,
     /// The executors, at least one.
     pub instances: Vec<Box<dyn ModelInstance>>,
+    /// What they need in order to run; `None` where nothing is limited.
+    pub rate_limits: Option<RateLimits>,
     /// Who hears of batches and dropped requests.
     pub observer: Arc<dyn BatchObserver>,
     /// Nothing runs before so many requests wait at once (Triton's `TRITONSERVER_DELAY_SCHEDULER`); 0 where they need not.
     pub held_until: usize,
+}
+
+/// What the instances of a batcher need in order to run, and who gives it to them.
+pub struct RateLimits {
+    /// The process's limiter.
+    pub limiter: RateLimiter,
+    /// What each instance needs, in their order; those past the end need nothing.
+    pub limits: Vec<RateLimit>,
 }
 
 /// Why a batcher did not start.
@@ -59,6 +74,14 @@ pub enum StartError {
         name: String,
         /// What does not go together.
         source: BatchingConfigError,
+    },
+    /// An instance needs more than there is.
+    #[error("model '{name}' cannot run: {source}")]
+    RateLimit {
+        /// The spec's name.
+        name: String,
+        /// What there is too little of.
+        source: RateLimitError,
     },
     /// A worker thread cannot be had.
     #[error("starting a worker thread of model '{name}': {source}")]
@@ -105,7 +128,7 @@ impl BatchHandle {
     ///
     /// # Errors
     /// A [`StartError`]; nothing keeps running then.
-    pub fn start(spec: BatcherSpec) -> Result<Self, StartError> {
+    pub fn start(mut spec: BatcherSpec) -> Result<Self, StartError> {
         if spec.instances.is_empty() {
             return Err(StartError::NoInstance { name: spec.name });
         }
@@ -113,7 +136,12 @@ impl BatchHandle {
             return Err(StartError::Config { name: spec.name, source });
         }
         let instances = spec.instances.len();
-        let shared = Arc::new(assemble(spec));
+        let rate_limits = spec.rate_limits.take();
+        let shared = Arc::new(assemble(spec, rate_limits.is_some()));
+        if let Some(limits) = &rate_limits {
+            let failure = |source| StartError::RateLimit { name: shared.name.clone(), source };
+            put_up_gates(&shared, limits).map_err(failure)?;
+        }
         let needs_workers = shared.lock().pace.needs_workers();
         let owner = Arc::new(Owner { shared, threads: Mutex::new(Vec::new()) });
         if needs_workers {
@@ -206,7 +234,23 @@ impl Shared {
     }
 }
 
-fn assemble(spec: BatcherSpec) -> Shared {
+/// A gate for every instance that needs something.
+fn put_up_gates(shared: &Arc<Shared>, RateLimits { limiter, limits }: &RateLimits) -> Result<(), RateLimitError> {
+    for (index, limit) in limits.iter().enumerate().filter(|(_, limit)| !limit.resources.is_empty()) {
+        let batcher = Arc::downgrade(shared);
+        let deliver = move |permit| match batcher.upgrade() {
+            Some(batcher) => batcher.receive(index, permit),
+            None => drop(permit),
+        };
+        let member = limiter.join(limit, Arc::new(deliver))?;
+        if let Some(slot) = shared.lock().slots.get_mut(index) {
+            slot.gate = Some(Gate::new(member));
+        }
+    }
+    Ok(())
+}
+
+fn assemble(spec: BatcherSpec, is_limited: bool) -> Shared {
     let runs_inline = |instance: &dyn ModelInstance| instance.completes_inline() && instance.capacity().get() == 1;
     let pace = if spec.instances.iter().all(|instance| runs_inline(&**instance)) {
         Pace::of(spec.execution)
@@ -218,11 +262,13 @@ fn assemble(spec: BatcherSpec) -> Shared {
     Shared {
         name: spec.name,
         signature: spec.signature,
+        padding: spec.padding,
         batches: if spec.max_batch_size == 0 { Batches::Nothing } else { Batches::Rows },
         piece_rows: NonZeroU64::new(spec.max_batch_size.into()).filter(|_| spec.config.split_large_requests),
         order: spec.config.preserve_ordering.then(Arc::default),
         config: spec.config,
         observer: spec.observer,
+        is_limited,
         origin: Instant::now(),
         bells: slots.iter().map(|_| Condvar::new()).collect(),
         drained: Condvar::new(),
@@ -243,5 +289,5 @@ fn assemble(spec: BatcherSpec) -> Shared {
 fn slot(instance: Box<dyn ModelInstance>) -> InstanceSlot {
     let capacity = instance.capacity().get();
     let executor = Some(Executor { instance, layout: BatchLayout::default() });
-    InstanceSlot { executor, in_flight: 0, capacity, worker: WorkerState::Away }
+    InstanceSlot { executor, in_flight: 0, capacity, worker: WorkerState::Away, gate: None }
 }

@@ -9,30 +9,36 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use model::{BatchLayout, BatchingConfig, ModelInstance, Moment, Signature, Tensor};
+use model::{BatchLayout, BatchingConfig, ModelInstance, Moment, Padding, Signature, Tensor};
 use tokio::time::Instant;
 
 use crate::cell::Reply;
 use crate::decision::Decision;
+use crate::flight::Flight;
 use crate::mode::{Mode, Pace};
 use crate::order::Order;
 use crate::outputs::Batches;
 use crate::queue::{Batch, BatchQueue, ShapeKey, Ticket};
+use crate::rate_limit::{Gate, Permit};
 use crate::report::{BatchError, BatchObserver, DropReason};
 use crate::rerun::Reruns;
-use crate::runner::{Flight, Lease, Work};
+use crate::runner::{Lease, Work};
 
 /// What every request, worker and batch in flight of one batcher shares.
 pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) signature: Arc<Signature>,
     pub(crate) batches: Batches,
+    /// `None` where inputs are taken as they are sent.
+    pub(crate) padding: Option<Arc<Padding>>,
     pub(crate) config: BatchingConfig,
     /// Most rows of a piece; `None` where requests are never cut.
     pub(crate) piece_rows: Option<NonZeroU64>,
     /// `None` where answers go out as they come.
     pub(crate) order: Option<Arc<Order>>,
     pub(crate) observer: Arc<dyn BatchObserver>,
+    /// Whether an instance has a gate.
+    pub(crate) is_limited: bool,
     pub(crate) origin: Instant,
     /// One per instance: rings its worker.
     pub(crate) bells: Vec<Condvar>,
@@ -72,6 +78,8 @@ pub(crate) struct InstanceSlot {
     pub(crate) in_flight: usize,
     pub(crate) capacity: usize,
     pub(crate) worker: WorkerState,
+    /// `None` where it needs nothing but itself in order to run.
+    pub(crate) gate: Option<Gate>,
 }
 
 /// What an instance's worker is doing.
@@ -97,7 +105,34 @@ pub(crate) struct Executor {
 pub(crate) struct Turn {
     work: Option<Work>,
     expired: Vec<Waiting>,
+    echo: Echo,
+}
+
+/// What [`Shared::dispatch`] leaves to be done once the lock is released.
+#[derive(Default)]
+#[must_use]
+pub(crate) struct Echo {
     waker: Option<Waker>,
+    /// Permits that nothing is to run with. They go to other models, whose locks are taken for that.
+    unused: Vec<Permit>,
+}
+
+impl Echo {
+    fn waking(waker: Option<Waker>) -> Self {
+        Self { waker, unused: Vec::new() }
+    }
+
+    fn is_silent(&self) -> bool {
+        self.waker.is_none() && self.unused.is_empty()
+    }
+
+    /// Wakes who is to be and gives the permits back. Call it without the lock.
+    pub(crate) fn finish(self) {
+        if let Some(waker) = self.waker {
+            waker.wake();
+        }
+        drop(self.unused);
+    }
 }
 
 impl State {
@@ -151,6 +186,12 @@ impl State {
         Some(index)
     }
 
+    /// Nothing is to run: nobody asks any more, and what is held goes back.
+    fn close_gates(&mut self) -> Echo {
+        let gates = self.slots.iter_mut().filter_map(|slot| slot.gate.as_mut());
+        Echo { waker: None, unused: gates.filter_map(Gate::close).collect() }
+    }
+
     /// Takes a request out, and all its pieces; `None` when none of it waits.
     pub(crate) fn withdraw(&mut self, ticket: Ticket) -> Option<Waiting> {
         self.end_appointment(ticket);
@@ -190,8 +231,18 @@ impl State {
 }
 
 impl InstanceSlot {
+    /// Whether it may start a batch now.
     pub(crate) fn is_free(&self) -> bool {
+        self.has_room() && self.gate.as_ref().is_none_or(Gate::is_open)
+    }
+
+    fn has_room(&self) -> bool {
         self.executor.is_some() && self.in_flight < self.capacity
+    }
+
+    /// Asks for what it needs, if it could start a batch with it; whether it may start one now.
+    fn open(&mut self) -> bool {
+        self.has_room() && self.gate.as_mut().is_none_or(Gate::open)
     }
 }
 
@@ -213,6 +264,9 @@ impl Shared {
         if self.batches == Batches::Nothing {
             return ShapeKey::default();
         }
+        if let Some(padding) = &self.padding {
+            return ShapeKey::new(&padding.key(inputs));
+        }
         let mut free = Vec::new();
         for (spec, input) in self.signature.inputs.iter().zip(inputs) {
             let dimensions = spec.shape.iter().zip(input.shape()).skip(1);
@@ -223,38 +277,51 @@ impl Shared {
 
     /// Tells somebody if a batch is ready and an instance free. Call it after every change of the state, and wake what
     /// it returns once the lock is released.
-    #[must_use]
-    pub(crate) fn dispatch(&self, state: &mut State, now: Moment) -> Option<Waker> {
+    pub(crate) fn dispatch(&self, state: &mut State, now: Moment) -> Echo {
         if state.is_stopping && state.is_quiet() {
             self.bells.iter().for_each(Condvar::notify_one);
             self.drained.notify_all();
-            return None;
         }
         if state.decide(now) != Decision::Run {
-            return None;
+            return if self.is_limited { state.close_gates() } else { Echo::default() };
         }
+        self.open_gate(state, now);
         match state.pace.mode() {
-            Mode::Inline => state.appoint(),
+            Mode::Inline => Echo::waking(state.appoint()),
             Mode::Worker => {
                 if let Some(index) = state.call_worker() {
                     self.bells[index].notify_one();
                 }
-                None
+                Echo::default()
             }
         }
+    }
+
+    /// If a batch is ready and no instance free, asks for what an idle one needs. Call it before looking for a free one.
+    pub(crate) fn open_gate(&self, state: &mut State, now: Moment) {
+        if self.is_limited && state.free_instance().is_none() && state.decide(now) == Decision::Run {
+            let _ = state.slots.iter_mut().any(InstanceSlot::open);
+        }
+    }
+
+    /// Takes in a permit that instance `index` has asked for.
+    pub(crate) fn receive(&self, index: usize, permit: Permit) {
+        let unused = self.change(|state| match state.slots.get_mut(index) {
+            Some(InstanceSlot { gate: Some(gate), .. }) => gate.receive(permit),
+            _ => Some(permit),
+        });
+        drop(unused);
     }
 
     /// Changes the state, dispatches, and once the lock is released wakes who is to be.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let now = self.now();
-        let (changed, waker) = {
+        let (changed, echo) = {
             let mut state = self.lock();
             let changed = change(&mut state);
             (changed, self.dispatch(&mut state, now))
         };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        echo.finish();
         changed
     }
 
@@ -262,7 +329,7 @@ impl Shared {
     pub(crate) fn postpone(&self) {
         let now = self.now();
         let expired = self.change(|state| state.expire(now));
-        Turn::expiring(expired, None).finish(&*self.observer);
+        Turn::expiring(expired, Echo::default()).finish(&*self.observer);
     }
 
     /// Takes the next batch for the free instance `index` and dispatches what is left.
@@ -275,7 +342,9 @@ impl Shared {
                 slot.in_flight += 1;
                 state.in_flight += 1;
                 state.leased += 1;
-                let flight = Flight::new(Arc::clone(self), index, Batch { requests, rows, expired: Vec::new() }, now);
+                let permit = slot.gate.as_mut().and_then(Gate::pass);
+                let batch = Batch { requests, rows, expired: Vec::new() };
+                let flight = Flight::new((Arc::clone(self), index), batch, permit, now);
                 Some(Work { lease: Lease::new(Arc::clone(self), index, executor), flight })
             }
             executor => {
@@ -283,31 +352,29 @@ impl Shared {
                 None
             }
         };
-        Turn { work, expired, waker: self.dispatch(state, now) }
+        Turn { work, expired, echo: self.dispatch(state, now) }
     }
 }
 
 impl Turn {
     /// A turn of someone who found nothing to take.
-    pub(crate) fn waking(waker: Option<Waker>) -> Self {
-        Self { waker, ..Self::default() }
+    pub(crate) fn passing(echo: Echo) -> Self {
+        Self { echo, ..Self::default() }
     }
 
     /// A turn of someone who found requests expired.
-    pub(crate) fn expiring(expired: Vec<Waiting>, waker: Option<Waker>) -> Self {
-        Self { work: None, expired, waker }
+    pub(crate) fn expiring(expired: Vec<Waiting>, echo: Echo) -> Self {
+        Self { work: None, expired, echo }
     }
 
     /// Whether nothing is to be done.
     pub(crate) fn is_idle(&self) -> bool {
-        self.work.is_none() && self.expired.is_empty() && self.waker.is_none()
+        self.work.is_none() && self.expired.is_empty() && self.echo.is_silent()
     }
 
     /// Wakes and answers who is to be; returns the batch to run. Call it without the lock.
     pub(crate) fn finish(self, observer: &dyn BatchObserver) -> Option<Work> {
-        if let Some(waker) = self.waker {
-            waker.wake();
-        }
+        self.echo.finish();
         for waiting in self.expired {
             observer.request_dropped(DropReason::Expired);
             waiting.reply.refuse(BatchError::Expired);

@@ -14,7 +14,7 @@ use crate::order::Order;
 use crate::outputs::cut;
 use crate::queue::{Arrival, Piece, Ticket};
 use crate::report::{BatchError, DropReason, InferenceRequest};
-use crate::state::{Shared, Turn, Waiting};
+use crate::state::{Echo, Shared, Turn, Waiting};
 
 /// See the module.
 pub(crate) struct Submission<'a> {
@@ -69,11 +69,12 @@ impl<'a> Submission<'a> {
         let turn = {
             let mut state = self.shared.lock();
             state.end_appointment(self.ticket);
+            self.shared.open_gate(&mut state, now);
             match state.free_instance() {
                 Some(index) if state.pace.mode() == Mode::Inline && !state.is_held() => {
                     self.shared.take(&mut state, index, now)
                 }
-                _ => Turn::waking(self.shared.dispatch(&mut state, now)),
+                _ => Turn::passing(self.shared.dispatch(&mut state, now)),
             }
         };
         if let Some(work) = turn.finish(&*self.shared.observer) {
@@ -223,10 +224,11 @@ fn queue(shared: &Arc<Shared>, now: Moment, arrival: Arrival<Waiting>) -> Result
             None => Ok(state.queue.push(now, arrival).unwrap_or_else(|_| unreachable!("a full queue is a refusal"))),
         };
         state.release_when_enough();
+        shared.open_gate(&mut state, now);
         let leads =
             pushed.is_ok() && state.pace.mode() == Mode::Inline && state.free_instance().is_some() && !state.is_held();
-        let waker = if leads { None } else { shared.dispatch(&mut state, now) };
-        (pushed.map(|ticket| (ticket, leads)), Turn::expiring(expired, waker))
+        let echo = if leads { Echo::default() } else { shared.dispatch(&mut state, now) };
+        (pushed.map(|ticket| (ticket, leads)), Turn::expiring(expired, echo))
     };
     turn.finish(&*shared.observer);
     pushed.map_err(|(refusal, arrival)| {

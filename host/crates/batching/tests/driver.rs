@@ -263,10 +263,12 @@ async fn a_batcher_without_an_instance_does_not_start() {
     let error = BatchHandle::start(BatcherSpec {
         name: "fake/1".to_owned(),
         signature: Arc::new(fake_signature()),
+        padding: None,
         max_batch_size: 8,
         config: BatchingConfig::default(),
         execution: Execution::Inline,
         instances: Vec::new(),
+        rate_limits: None,
         observer: Arc::new(Recorder::default()),
         held_until: 0,
     })

@@ -183,10 +183,12 @@ async fn a_batcher_whose_configuration_contradicts_itself_does_not_start() {
     let error = BatchHandle::start(BatcherSpec {
         name: "fake/1".to_owned(),
         signature: Arc::new(fake_signature()),
+        padding: None,
         max_batch_size: 8,
         config: setup.config(),
         execution: Execution::Worker,
         instances: vec![Box::new(FakeInstance::new(FakeMode::Inline, control))],
+        rate_limits: None,
         observer: Arc::new(Recorder::default()),
         held_until: 0,
     })

@@ -13,6 +13,8 @@ use model::{
     ModelConfig, ModelInstance, ModelLoader, Signature, Slot, Tensor, TensorConfig, TensorSpec,
 };
 
+use crate::served::served;
+
 /// What its versions say runs them.
 pub const IDENTITY_PROVIDER: &str = "identity";
 
@@ -35,11 +37,13 @@ impl ModelLoader for IdentityLoader {
         };
         let pace = Pace::of(config)?;
         let model = Arc::new(Identity { signature: signature.clone(), pairs });
+        let (signature, padding) = served(config, &signature)?;
         let factory = IdentityInstances { model, pace, made: AtomicUsize::new(0) };
         let instances = (0..config.instance_count().get()).map(|_| factory.next()).collect();
         Ok(LoadedModel {
             config: config.clone(),
             signature,
+            padding,
             instances,
             factory: Arc::new(factory),
             labels: BTreeMap::new(),

@@ -21,6 +21,7 @@ mod loader;
 mod raw;
 mod reshape;
 mod runtime;
+mod served;
 mod session_options;
 mod slot;
 mod warmup;

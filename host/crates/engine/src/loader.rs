@@ -15,6 +15,7 @@ use crate::file::FileSignature;
 use crate::instance::{CpuInstance, LoadedVersion};
 use crate::raw::CpuSession;
 use crate::runtime::OrtRuntime;
+use crate::served::served;
 use crate::session_options::{self, message};
 use crate::warmup::{self, Warmup};
 
@@ -96,13 +97,13 @@ impl ModelLoader for OrtLoader {
         let (session, mut labels) = self.open(request)?;
         let (config, version) = checked_version(request, &session)?;
         drop(session);
-        let signature = version.signature.clone();
+        let (signature, padding) = served(&config, &version.signature)?;
         labels.retain(|output, _| signature.outputs.iter().any(|spec| spec.name == *output));
         let factory = CpuInstances { version: Arc::new(version), config };
         let instances = factory.make_all()?;
         let config = factory.config.clone();
         let provider = session_options::provider(&config.session);
-        Ok(LoadedModel { config, signature, instances, factory: Arc::new(factory), labels, provider })
+        Ok(LoadedModel { config, signature, padding, instances, factory: Arc::new(factory), labels, provider })
     }
 }
 

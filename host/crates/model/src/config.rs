@@ -3,6 +3,8 @@
 
 mod batching;
 mod instances;
+mod padding;
+mod rate_limit;
 mod session;
 
 use std::collections::BTreeMap;
@@ -10,7 +12,9 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 pub use batching::{BatchingConfig, BatchingConfigError, Priorities, QueuePolicy, TimeoutAction};
-pub use instances::{InstanceGroup, RateLimiter, RateResource, ResourceScope};
+pub use instances::InstanceGroup;
+pub use padding::{Boundaries, Buckets, CutOutput, FilledInput, FilledKind, PadTo, PaddedInput, PaddingConfig};
+pub use rate_limit::{RateLimit, RateResource, RateScope};
 pub use session::{
     Accelerator, ExecutionMode, GraphOptimization, MemoryArena, SessionConfig, SessionEntries, SessionEntryError,
     SessionThreads, ThreadCount,
@@ -33,6 +37,8 @@ pub struct ModelConfig {
     pub outputs: Vec<TensorConfig>,
     /// How requests wait and are gathered.
     pub batching: BatchingConfig,
+    /// How requests of different lengths share a batch.
+    pub padding: PaddingConfig,
     /// Executors per version; at least one group.
     pub instance_groups: Vec<InstanceGroup>,
     /// How ONNX Runtime runs it.
@@ -63,6 +69,7 @@ impl ModelConfig {
             inputs: Vec::new(),
             outputs: Vec::new(),
             batching: BatchingConfig { is_dynamic: false, ..BatchingConfig::default() },
+            padding: PaddingConfig::default(),
             session: SessionConfig::default(),
             version_policy: VersionPolicy::Latest(1),
             auto_complete: AutoComplete::default(),
@@ -78,6 +85,16 @@ impl ModelConfig {
     pub fn instance_count(&self) -> NonZeroUsize {
         let total = self.instance_groups.iter().map(|group| group.count.get()).fold(0, usize::saturating_add);
         NonZeroUsize::new(total).unwrap_or(NonZeroUsize::MIN)
+    }
+
+    /// What each executor needs in order to run, in their order; empty where none needs anything.
+    #[must_use]
+    pub fn rate_limits(&self) -> Vec<RateLimit> {
+        if self.instance_groups.iter().all(|group| group.rate_limit == RateLimit::default()) {
+            return Vec::new();
+        }
+        let groups = self.instance_groups.iter();
+        groups.flat_map(|group| std::iter::repeat_n(group.rate_limit.clone(), group.count.get())).collect()
     }
 
     /// Most rows of one request, for [`Signature::check_inputs`](crate::Signature::check_inputs): `max_batch_size`, or

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{FileTensors, ModelConfig, Signature, Tensor, VersionNumber};
+use crate::{FileTensors, ModelConfig, Padding, Signature, Tensor, VersionNumber};
 
 /// Loads model versions.
 pub trait ModelLoader: Send + Sync + 'static {
@@ -36,8 +36,11 @@ pub struct LoadRequest<'a> {
 pub struct LoadedModel {
     /// The configuration, completed from the file.
     pub config: ModelConfig,
-    /// Inputs and outputs as served: the file's, narrowed by what the configuration declares.
+    /// Inputs and outputs as served: the file's, narrowed by what the configuration declares, without the inputs that
+    /// `padding` fills in.
     pub signature: Signature,
+    /// What of a batch comes from requests and what is filled in; `None` where inputs are taken as they are sent.
+    pub padding: Option<Arc<Padding>>,
     /// The executors, each to be used by one thread at a time.
     pub instances: Vec<Box<dyn ModelInstance>>,
     /// Makes further executors.
@@ -82,7 +85,7 @@ pub trait ModelInstance: Send {
     }
 }
 
-/// The shape of a batch: per input, in the signature's order, the full shape with all rows in its first dimension.
+/// The shape of a batch: per input of the model, in its order, the full shape with all rows in its first dimension.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchLayout {
     /// Full shapes.
@@ -91,12 +94,12 @@ pub struct BatchLayout {
 
 /// Memory of one batch while it is written.
 pub trait Slot {
-    /// Appends rows of input `input` (its position in the signature): elements as in a [`Tensor`]. For each input the
-    /// appended rows must add up to the layout's shape before the batch is submitted.
+    /// Appends elements, as in a [`Tensor`], to input `input` (its position in the model). For each input they must add up
+    /// to the layout's shape before the batch is submitted.
     ///
     /// # Panics
     /// When more is appended than the layout has room for.
-    fn append(&mut self, input: usize, rows: &[u8]);
+    fn append(&mut self, input: usize, elements: &[u8]);
 }
 
 /// Called once with the outcome of a batch.

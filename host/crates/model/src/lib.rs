@@ -10,6 +10,7 @@ mod engine;
 mod error_code;
 mod moment;
 mod name;
+mod padding;
 mod signature;
 mod tensor;
 #[cfg(feature = "testing")]
@@ -17,10 +18,11 @@ pub mod testing;
 
 pub use auto_complete::{AutoComplete, AutoCompleteError, FileTensors};
 pub use config::{
-    Accelerator, Backend, BatchingConfig, BatchingConfigError, Execution, ExecutionMode, GraphOptimization,
-    InstanceGroup, LimitError, MemoryArena, ModelConfig, Priorities, QueuePolicy, RateLimiter, RateResource,
-    ResourceScope, SessionConfig, SessionEntries, SessionEntryError, SessionThreads, TensorConfig, ThreadCount,
-    TimeoutAction, VersionPolicy, WarmupData, WarmupInput, WarmupSample,
+    Accelerator, Backend, BatchingConfig, BatchingConfigError, Boundaries, Buckets, CutOutput, Execution,
+    ExecutionMode, FilledInput, FilledKind, GraphOptimization, InstanceGroup, LimitError, MemoryArena, ModelConfig,
+    PadTo, PaddedInput, PaddingConfig, Priorities, QueuePolicy, RateLimit, RateResource, RateScope, SessionConfig,
+    SessionEntries, SessionEntryError, SessionThreads, TensorConfig, ThreadCount, TimeoutAction, VersionPolicy,
+    WarmupData, WarmupInput, WarmupSample,
 };
 pub use data_type::DataType;
 pub use declaration::Declaration;
@@ -31,5 +33,6 @@ pub use engine::{
 pub use error_code::{ErrorCode, GrpcStatus};
 pub use moment::Moment;
 pub use name::{ModelName, NameError, VersionNumber};
+pub use padding::{BatchInput, CountType, Fill, PaddedAxis, Padding, PaddingError, PaddingFault};
 pub use signature::{Signature, SignatureMismatch, TensorSpec, display_shape};
 pub use tensor::{BytesElements, Tensor, TensorError, element_count};

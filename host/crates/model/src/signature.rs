@@ -68,6 +68,24 @@ pub enum SignatureMismatch {
         /// The input that differs and its rows.
         other: (Arc<str>, u64),
     },
+    /// Inputs of one request that share a length and do not agree on it.
+    LengthsDiffer {
+        /// The first input and its length.
+        first: (Arc<str>, u64),
+        /// The input that differs and its length.
+        other: (Arc<str>, u64),
+    },
+    /// A length that the model does not take.
+    Length {
+        /// The input.
+        name: Arc<str>,
+        /// Its length.
+        got: u64,
+        /// The shortest.
+        min: u64,
+        /// The longest.
+        max: u64,
+    },
     /// More rows than one batch may hold, or none.
     BatchSize {
         /// Rows given.
@@ -98,6 +116,16 @@ impl SignatureMismatch {
                 "input '{}' batch size does not match other inputs for '{model}': '{}' has {} rows, '{}' has {}",
                 other.0, first.0, first.1, other.0, other.1
             ),
+            Self::LengthsDiffer { first, other } => format!(
+                "inputs '{}' and '{}' for model '{model}' must have the same length, got {} and {}",
+                first.0, other.0, first.1, other.1
+            ),
+            Self::Length { name, got, min, max: u64::MAX } => {
+                format!("input '{name}' for model '{model}' must have a length of at least {min}, got {got}")
+            }
+            Self::Length { name, got, min, max } => {
+                format!("input '{name}' for model '{model}' must have a length from {min} to {max}, got {got}")
+            }
             Self::BatchSize { got: 0, .. } => format!("inference request for model '{model}' must have at least 1 row"),
             Self::BatchSize { got, max } => {
                 format!("inference request batch-size must be <= {max} for '{model}', got {got}")

@@ -1,6 +1,8 @@
 //! A tensor as it travels between clients, plugins and the engine: named, typed, shaped bytes whose length is known to
 //! fit. Cloning one copies no data.
 
+mod axis;
+
 use std::sync::Arc;
 
 use bytes::Bytes;

@@ -195,6 +195,7 @@ impl ModelLoader for FakeLoader {
         Ok(LoadedModel {
             config: request.config.clone(),
             signature: fake_signature(),
+            padding: None,
             instances,
             factory: Arc::new(factory),
             labels: BTreeMap::new(),

@@ -2,12 +2,12 @@
 //! runs on the CPU. Where nothing is said there is one executor, and not Triton's two for ONNX Runtime on the CPU: an
 //! executor is a slot on a session that all share, and batches grow while it is busy.
 
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroUsize;
 
-use model::{InstanceGroup, RateLimiter, RateResource, ResourceScope};
+use model::{InstanceGroup, RateResource};
 
-use super::Rules;
 use super::block::Block;
+use super::{Rules, rate_limit};
 
 /// Most instances of one model version, all groups together.
 const INSTANCES_MAX: usize = 1024;
@@ -33,9 +33,7 @@ fn group(block: &Block<'_>, index: usize, rules: &mut Rules<'_, '_>) -> Instance
     let subject = format!("instance group {name} of model {}", rules.model);
     check_device(block, &subject, rules);
     let count = count(block, &subject, rules);
-    let rate_limiter =
-        block.block("rate_limiter").map_or_else(RateLimiter::default, |block| rate_limiter(&block, rules));
-    InstanceGroup { name, count, rate_limiter }
+    InstanceGroup { name, count, rate_limit: rate_limit::limit(block, rules) }
 }
 
 fn count(block: &Block<'_>, subject: &str, rules: &mut Rules<'_, '_>) -> NonZeroUsize {
@@ -69,32 +67,11 @@ fn check_device(block: &Block<'_>, subject: &str, rules: &mut Rules<'_, '_>) {
     }
 }
 
-fn rate_limiter(block: &Block<'_>, rules: &mut Rules<'_, '_>) -> RateLimiter {
-    let resources = block.blocks("resources").iter().filter_map(|block| resource(block, rules)).collect();
-    // 0 is what an unset priority is; it means the default.
-    let priority = u32::try_from(block.integer("priority")).ok().and_then(NonZeroU32::new);
-    RateLimiter { resources, priority: priority.unwrap_or(NonZeroU32::MIN) }
-}
-
-fn resource(block: &Block<'_>, rules: &mut Rules<'_, '_>) -> Option<RateResource> {
-    let name = block.text("name");
-    if name.is_empty() {
-        rules.refuse(block, "name", "a resource of the rate limiter has no name", "write name: \"…\"".to_owned());
-        return None;
-    }
-    let scope = if block.flag("global") { ResourceScope::Global } else { ResourceScope::Device };
-    Some(RateResource {
-        name: name.to_owned(),
-        count: u32::try_from(block.integer("count")).unwrap_or(u32::MAX),
-        scope,
-    })
-}
-
 /// A resource is counted either over the server or on each device, in all groups of a model alike.
 fn check_resources(blocks: &[Block<'_>], groups: &[InstanceGroup], rules: &mut Rules<'_, '_>) {
     let mut seen: Vec<&RateResource> = Vec::new();
     for (block, group) in blocks.iter().zip(groups) {
-        for resource in &group.rate_limiter.resources {
+        for resource in &group.rate_limit.resources {
             match seen.iter().find(|earlier| earlier.name == resource.name) {
                 Some(earlier) if earlier.scope != resource.scope => {
                     let message = format!(

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use model::{Execution, ExecutionMode, MemoryArena, ModelConfig, ThreadCount};
 
 use super::super::problem::did_you_mean;
-use super::Rules;
 use super::block::Block;
+use super::{Rules, padding};
 
 /// Most threads a model may ask for.
 const THREADS_MAX: u16 = 1024;
@@ -67,8 +67,9 @@ impl Parameter<'_> {
         match self.key.as_str() {
             "airlock.execution" => config.execution = self.execution(rules),
             "airlock.split_large_requests" => config.batching.split_large_requests = self.flag(rules),
+            key if key.starts_with(padding::PREFIX) => {}
             key if key.starts_with("airlock.") => {
-                let known = ["airlock.execution", "airlock.split_large_requests"];
+                let known = ["airlock.execution", "airlock.padding.…", "airlock.split_large_requests"];
                 let fix = did_you_mean(key, known).unwrap_or_else(|| format!("known: {}", known.join(", ")));
                 let (at, place) = (self.block.own_at(), self.block.own_path());
                 rules.report.error(at, place, format!("unknown parameter '{key}'"), fix);

@@ -1,3 +1,6 @@
+mod padding;
+mod rate_limit;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,6 +13,11 @@ pub(super) fn parse(text: &str) -> Result<(ModelConfig, Vec<Problem>), Vec<Probl
     let (model, defaults) = (&ModelName::new("m").expect("a name"), &ConfigDefaults::default());
     let context = ConfigContext { model, dir: Path::new(""), defaults };
     parse_model_config(Path::new("f"), text, &context).map(|(declared, warnings)| (declared.model, warnings))
+}
+
+/// A parameter in the text of a configuration.
+pub(super) fn parameter(key: &str, value: &str) -> String {
+    format!("parameters {{ key: \"{key}\" value: {{ string_value: \"{value}\" }} }}")
 }
 
 pub(super) fn accepted(text: &str) -> ModelConfig {

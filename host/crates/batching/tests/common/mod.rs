@@ -120,10 +120,12 @@ impl Setup {
         let handle = BatchHandle::start(BatcherSpec {
             name: "fake/1".to_owned(),
             signature: Arc::new(fake_signature()),
+            padding: None,
             max_batch_size: self.max_batch_size,
             config: self.config(),
             execution: self.execution,
             instances,
+            rate_limits: None,
             observer: Arc::clone(&recorder) as Arc<dyn BatchObserver>,
             held_until: self.held_until,
         })

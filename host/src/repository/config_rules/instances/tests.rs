@@ -1,5 +1,3 @@
-use model::{InstanceGroup, RateLimiter, RateResource, ResourceScope};
-
 use super::super::tests::{accepted, refused, warned};
 
 fn groups(text: &str) -> Vec<(String, usize)> {
@@ -67,39 +65,17 @@ fn devices_and_counts_that_cannot_be_had_are_refused() {
 }
 
 #[test]
-fn a_rate_limiter_names_resources_and_a_priority() {
-    let limiters = |text: &str| -> Vec<RateLimiter> {
-        accepted(text).instance_groups.into_iter().map(|group: InstanceGroup| group.rate_limiter).collect()
-    };
-    assert_eq!(limiters("instance_group { }"), [RateLimiter::default()]);
-    assert_eq!(limiters("instance_group { rate_limiter { priority: 0 } }"), [RateLimiter::default()]);
-    let resource = |name: &str, count, scope| RateResource { name: name.to_owned(), count, scope };
-    assert_eq!(
-        limiters(
-            "instance_group [
-               { rate_limiter { resources [ { name: \"R1\" count: 4 }, { name: \"R2\" global: true count: 2 } ] priority: 2 } },
-               { rate_limiter { resources { name: \"R1\" count: 1 } } }
-             ]"
-        ),
-        [
-            RateLimiter {
-                resources: vec![resource("R1", 4, ResourceScope::Device), resource("R2", 2, ResourceScope::Global)],
-                priority: 2.try_into().expect("not zero"),
-            },
-            RateLimiter { resources: vec![resource("R1", 1, ResourceScope::Device)], ..RateLimiter::default() },
-        ]
+fn a_resource_is_the_servers_or_a_devices_and_not_both() {
+    let expected = "Resource \"R\" is present as both global and device-specific resource in the model configuration. (fix: \
+                    write global: true in both places, or in none)";
+    refused(
+        "instance_group { rate_limiter { resources [ { name: \"R\" count: 1 }, { name: \"R\" global: true count: 1 } ] } }",
+        &[&format!("1:18: instance_group[0].rate_limiter: {expected}")],
     );
     refused(
-        "instance_group { rate_limiter { resources [ { name: \"R\" }, { name: \"R\" global: true } ] } }",
-        &[
-            "1:18: instance_group[0].rate_limiter: Resource \"R\" is present as both global and device-specific resource in the model configuration. (fix: write global: true in both places, or in none)",
-        ],
-    );
-    refused(
-        "instance_group { rate_limiter { resources { count: 1 } } }",
-        &[
-            "1:33: instance_group[0].rate_limiter.resources[0].name: a resource of the rate limiter has no name (fix: write name: \"…\")",
-        ],
+        "instance_group { rate_limiter { resources { name: \"R\" count: 1 } } }\n\
+         instance_group { rate_limiter { resources { name: \"R\" global: true count: 1 } } }",
+        &[&format!("2:18: instance_group[1].rate_limiter: {expected}")],
     );
 }
 

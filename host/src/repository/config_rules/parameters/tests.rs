@@ -1,10 +1,6 @@
 use model::{Execution, ExecutionMode, MemoryArena, SessionConfig, SessionThreads};
 
-use super::super::tests::{accepted, refused, warned};
-
-fn parameter(key: &str, value: &str) -> String {
-    format!("parameters {{ key: \"{key}\" value: {{ string_value: \"{value}\" }} }}")
-}
+use super::super::tests::{accepted, parameter, refused, warned};
 
 /// The problem of a parameter, without its place.
 fn problem(key: &str, value: &str) -> String {

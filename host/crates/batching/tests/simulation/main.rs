@@ -1,13 +1,16 @@
-//! A seeded simulation of the pure queue: arrivals of mixed shapes, sizes and levels, in one piece and in many,
-//! cancellations, deadlines, timeouts of both actions, failures and slow instances, a clock that only the simulation
+//! A seeded simulation of the pure queue: arrivals of mixed shapes or padded lengths, sizes and levels, in one piece and
+//! in many, cancellations, deadlines, timeouts of both actions, failures and slow instances, a clock that only the simulation
 //! moves. What must always hold is asserted after every step.
 
+mod draw;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use batching::{Arrival, Batch, BatchQueue, BatchRules, Decision, Piece, QueueIsFull, ShapeKey, Ticket};
-use model::{BatchingConfig, Moment, Priorities, QueuePolicy, TimeoutAction};
+use draw::{config, input, padded};
+use model::{BatchingConfig, Buckets, Moment, PadTo, Padding, Priorities, TimeoutAction};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -24,6 +27,8 @@ type Place = (u32, bool, u64);
 #[derive(Clone, Debug)]
 struct Known {
     ticket: Ticket,
+    length: u64,
+    /// What it shares with the others of its lane: one of few shapes, or the boundary of its bucket.
     shape: u64,
     level: u32,
     /// Pieces that still wait: number and rows.
@@ -37,6 +42,8 @@ struct Known {
 struct Simulation {
     random: SmallRng,
     config: BatchingConfig,
+    /// `None` where shapes are taken as they are.
+    padded: Option<(Buckets, Padding)>,
     queue: BatchQueue<Item>,
     max_rows: u64,
     /// Whether somebody calls `expire` at every moment that the queue names.
@@ -52,53 +59,19 @@ struct Simulation {
 }
 
 /// What must happen in some run, or the runs would show nothing of it.
-const EVENTS: [&str; 9] = [
+const EVENTS: [&str; 11] = [
     "cancelled",
     "expired",
     "failed between pieces",
     "filled from a less urgent level",
     "led by a postponed request",
     "led by who is not the foremost",
+    "padded to a boundary",
+    "padded to the longest",
     "postponed",
     "ran the last of several pieces with others",
     "refused",
 ];
-
-fn policy(random: &mut SmallRng) -> QueuePolicy {
-    let timeout = Duration::from_micros(random.random_range(1..1_000));
-    QueuePolicy {
-        max_queue_size: NonZeroUsize::new(random.random_range(1..40)).expect("at least 1"),
-        default_timeout: random.random_bool(0.5).then_some(timeout),
-        timeout_action: if random.random_bool(0.5) { TimeoutAction::Reject } else { TimeoutAction::Delay },
-        allow_timeout_override: random.random_bool(0.5),
-    }
-}
-
-fn priorities(random: &mut SmallRng) -> Priorities {
-    let levels = random.random_range(1..=4);
-    let own: Vec<u32> = (1..=levels).filter(|_| random.random_bool(0.5)).collect();
-    Priorities {
-        levels: NonZeroU32::new(levels).expect("at least 1"),
-        default_level: random.random_range(1..=levels),
-        policies: own.into_iter().map(|level| (level, policy(random))).collect(),
-    }
-}
-
-fn config(random: &mut SmallRng, max_batch_size: u32) -> BatchingConfig {
-    let delay = Duration::from_micros(if random.random_bool(0.5) { 0 } else { random.random_range(1..500) });
-    let mut preferred: Vec<u32> = (0..random.random_range(0..3)).map(|_| random.random_range(1..=16)).collect();
-    preferred.retain(|&size| size <= max_batch_size);
-    preferred.sort_unstable();
-    preferred.dedup();
-    BatchingConfig {
-        preferred_batch_sizes: preferred,
-        max_queue_delay: delay,
-        queue: policy(random),
-        priorities: random.random_bool(0.6).then(|| priorities(random)),
-        split_large_requests: random.random_bool(0.5),
-        ..BatchingConfig::default()
-    }
-}
 
 impl Simulation {
     fn new(seed: u64) -> Self {
@@ -110,6 +83,7 @@ impl Simulation {
             queue: BatchQueue::new(BatchRules::new(max_batch_size, &config)),
             max_rows: u64::from(max_batch_size),
             has_timers: random.random_bool(0.5),
+            padded: random.random_bool(0.5).then(|| padded(&mut random)),
             random,
             config,
             now: Moment::ORIGIN,
@@ -139,26 +113,29 @@ impl Simulation {
         std::iter::repeat_n(most, full).chain([self.random.random_range(1..=most)]).collect()
     }
 
+    /// What a request of this length shares with others, and the key that says so.
+    fn shape(&self, length: u64) -> (u64, ShapeKey) {
+        match &self.padded {
+            None => (length % 4, ShapeKey::new(&[length % 4])),
+            Some((buckets, padding)) => (buckets.boundary(length), ShapeKey::new(&padding.key(&[input(length)]))),
+        }
+    }
+
     fn arrive(&mut self) {
-        let (number, shape) = (self.next, self.random.random_range(0..4));
+        let (number, length) = (self.next, self.random.random_range(0..36));
+        let (shape, key) = self.shape(length);
         self.next += 1;
         let pieces: VecDeque<(usize, u64)> = self.sizes().into_iter().enumerate().collect();
         let level = self.config.level(self.random.random_range(0..6));
         let (deadline, postpone) = self.timers(level);
         let piece = |&(piece, rows): &(usize, u64)| Piece { rows, item: (number, piece) };
         let rest = pieces.iter().skip(1).map(piece).collect();
-        let arrival = Arrival {
-            level,
-            deadline,
-            postpone,
-            rest,
-            ..Arrival::new(ShapeKey::new(&[shape]), pieces[0].1, (number, 0))
-        };
+        let arrival = Arrival { level, deadline, postpone, rest, ..Arrival::new(key, pieces[0].1, (number, 0)) };
         let bound = self.config.policy(level).max_queue_size.get();
         match self.queue.push(self.now, arrival) {
             Ok(ticket) => {
                 let (enqueued, is_postponed) = (self.now, false);
-                let known = Known { ticket, shape, level, pieces, enqueued, deadline, postpone, is_postponed };
+                let known = Known { ticket, length, shape, level, pieces, enqueued, deadline, postpone, is_postponed };
                 self.waiting.insert(number, known);
             }
             Err(QueueIsFull(back)) => {
@@ -265,6 +242,7 @@ impl Simulation {
         let items: Vec<Item> = batch.requests.iter().map(|taken| taken.item).collect();
         let shape = self.waiting[&items[0].0].shape;
         assert!(items.iter().all(|(number, _)| self.waiting[number].shape == shape), "one shape a batch");
+        self.check_padding(&items);
         assert_eq!(batch.rows, batch.requests.iter().map(|taken| taken.rows).sum::<u64>());
         assert!(batch.rows <= self.max_rows.max(1), "within max_batch_size");
         assert!(self.max_rows > 0 || items.len() == 1, "a model that does not batch runs one by one");
@@ -280,6 +258,20 @@ impl Simulation {
             assert_eq!(known.pieces.pop_front(), Some((taken.item.1, taken.rows)));
         }
         self.land(&items);
+    }
+
+    /// Whoever is padded grows no further than to the boundary of its own bucket.
+    fn check_padding(&mut self, items: &[Item]) {
+        let Some((buckets, _)) = &self.padded else { return };
+        let lengths: Vec<u64> = items.iter().map(|(number, _)| self.waiting[number].length).collect();
+        let padded = buckets.padded(lengths.iter().copied().max().expect("a batch has requests"));
+        for &length in &lengths {
+            assert!((length..=buckets.boundary(length)).contains(&padded), "{length} to {padded} in {buckets:?}");
+        }
+        if lengths.iter().any(|&length| length < padded) {
+            let is_longest = buckets.pad_to == PadTo::Longest;
+            self.seen.insert(if is_longest { "padded to the longest" } else { "padded to a boundary" });
+        }
     }
 
     /// The pieces of a shape in the order in which they are to run, with their rows.
