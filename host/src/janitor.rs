@@ -83,7 +83,11 @@ fn work(chores: &Receiver<Chore>, registry: &ModelRegistry) {
             swept = Instant::now();
         }
         match chores.recv_timeout(SWEEP_INTERVAL.saturating_sub(swept.elapsed())) {
-            Ok(Chore::StopQueue(queue)) => queue.stop(),
+            Ok(Chore::StopQueue(queue)) => {
+                queue.stop();
+                drop(queue);
+                engine::return_free_memory();
+            }
             Ok(Chore::RetirePlugin(plugin)) => plugin.retire(),
             Ok(Chore::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {}

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use batching::BatchHandle;
+use batching::{BatchHandle, StartError};
 use model::{
-    ErrorCode, InstanceFactory, ModelConfig, ModelName, Padding, Signature, SignatureMismatch, Tensor, VersionNumber,
+    ErrorCode, InstanceFactory, LoadError, ModelConfig, ModelName, Padding, Signature, SignatureMismatch, Tensor,
+    VersionNumber,
 };
 use prometheus::IntGauge;
 
@@ -107,10 +108,10 @@ pub struct LoadedVersion {
     pub number_text: Arc<str>,
     /// Content hash of what it was loaded from.
     pub digest: Arc<str>,
-    /// The configuration its folder declares.
-    pub declared: Arc<DeclaredConfig>,
-    /// The same with what only the model's file could tell.
-    pub config: Arc<ModelConfig>,
+    /// Its configuration. It changes while it serves where the change needs no new session.
+    config: ArcSwap<VersionConfig>,
+    /// Most rows of a request; see [`ModelConfig::max_request_rows`].
+    max_request_rows: u32,
     /// The labels of its outputs: of the configuration, else of the file.
     pub labels: Labels,
     /// Inputs and outputs.
@@ -129,13 +130,32 @@ pub struct LoadedVersion {
     draining: OnceLock<IntGauge>,
 }
 
+/// Why instances could not be added to a version that serves.
+#[derive(Debug, thiserror::Error)]
+pub enum ResizeError {
+    /// The warm-up of a new one failed.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// It has no thread to run on.
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
+/// The configuration of a loaded version.
+#[derive(Clone)]
+pub struct VersionConfig {
+    /// As its folder declares it.
+    pub declared: Arc<DeclaredConfig>,
+    /// The same with what only the model's file could tell.
+    pub completed: Arc<ModelConfig>,
+}
+
 /// What a [`LoadedVersion`] is made of.
 #[expect(missing_docs, reason = "the fields of LoadedVersion")]
 pub struct LoadedVersionParts {
     pub number: VersionNumber,
     pub digest: Arc<str>,
-    pub declared: Arc<DeclaredConfig>,
-    pub config: Arc<ModelConfig>,
+    pub config: VersionConfig,
     pub labels: Labels,
     pub signature: Arc<Signature>,
     pub padding: Option<Arc<Padding>>,
@@ -151,12 +171,12 @@ impl LoadedVersion {
     #[must_use]
     pub fn new(parts: LoadedVersionParts) -> Self {
         Self {
-            model: parts.config.name.clone(),
+            model: parts.config.completed.name.clone(),
             number: parts.number,
             number_text: parts.number.to_string().into(),
             digest: parts.digest,
-            declared: parts.declared,
-            config: parts.config,
+            max_request_rows: parts.config.completed.max_request_rows(),
+            config: ArcSwap::from_pointee(parts.config),
             labels: parts.labels,
             signature: parts.signature,
             padding: parts.padding,
@@ -175,9 +195,36 @@ impl LoadedVersion {
     /// # Errors
     /// The first [`SignatureMismatch`].
     pub fn check_inputs(&self, inputs: Vec<Tensor>) -> Result<(Vec<Tensor>, u64), SignatureMismatch> {
-        let (inputs, rows) = self.signature.check_inputs(inputs, self.config.max_request_rows())?;
+        let (inputs, rows) = self.signature.check_inputs(inputs, self.max_request_rows)?;
         self.padding.as_ref().map_or(Ok(()), |padding| padding.check(&inputs))?;
         Ok((inputs, rows))
+    }
+
+    /// Its configuration now.
+    #[must_use]
+    pub fn config(&self) -> Arc<VersionConfig> {
+        self.config.load_full()
+    }
+
+    /// Takes over a configuration that differs only in how many instances run it, and makes or retires them. Blocks for as
+    /// long as the warm-up of new ones takes.
+    ///
+    /// # Errors
+    /// When an instance cannot be made; those that ran before run on.
+    pub fn resize(&self, declared: &Arc<DeclaredConfig>) -> Result<(), ResizeError> {
+        let current = self.config();
+        let wanted = declared.model.instance_count();
+        let missing = wanted.get().saturating_sub(self.batch.instances());
+        let instances = (0..missing).map(|_| self.factory.make()).collect::<Result<_, _>>()?;
+        self.batch.add_instances(instances)?;
+        self.batch.keep_instances(wanted);
+        let completed = ModelConfig {
+            instance_groups: declared.model.instance_groups.clone(),
+            version_policy: declared.model.version_policy.clone(),
+            ..ModelConfig::clone(&current.completed)
+        };
+        self.config.store(Arc::new(VersionConfig { declared: Arc::clone(declared), completed: Arc::new(completed) }));
+        Ok(())
     }
 
     /// It has been replaced: `gauge` counts it until it is freed.

@@ -73,7 +73,7 @@ fn show_model(state: &HttpState, model: &ServedModel) {
         let snapshot = version.batch.snapshot();
         let queue = QueueGauges {
             requests: snapshot.queued_requests,
-            limit: version.config.batching.queue.max_queue_size.get(),
+            limit: version.config().completed.batching.queue.max_queue_size.get(),
             inline: snapshot.mode == Mode::Inline,
         };
         metrics.show_queue(&model.name, version.number, &queue);

@@ -78,8 +78,9 @@ pub(super) async fn model_metadata(State(state): State<Arc<HttpState>>, target: 
         (None, Ok(served)) => served.releases.keys().copied().collect(),
         _ => vec![release.version.number],
     };
-    let LoadedVersion { config, signature, .. } = &*release.version;
-    let metadata = ModelMetadata { name: model, versions: &served, platform: config.backend.platform(), signature };
+    let platform = release.version.config().completed.backend.platform();
+    let signature = &release.version.signature;
+    let metadata = ModelMetadata { name: model, versions: &served, platform, signature };
     let mut body = Vec::new();
     render_metadata(&mut body, &metadata);
     answer::with_version(answer::json(body), &release)

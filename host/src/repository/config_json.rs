@@ -19,8 +19,9 @@ use crate::registry::{LoadedVersion, ServedModel};
 #[must_use]
 pub fn model_config_json(served: &ServedModel, version: &LoadedVersion) -> Vec<u8> {
     // The policy can have changed since the version was loaded.
-    let in_force = served.config.as_ref().unwrap_or(&version.declared);
-    normal_json(&version.declared.document, &version.config, &in_force.model.version_policy)
+    let config = version.config();
+    let in_force = served.config.as_ref().unwrap_or(&config.declared);
+    normal_json(&config.declared.document, &config.completed, &in_force.model.version_policy)
 }
 
 /// Triton's normal form: all that was written, completed from the model file as `loaded` is, with Triton's defaults filled

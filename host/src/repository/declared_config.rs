@@ -39,13 +39,30 @@ impl DeclaredConfig {
     /// among versions.
     #[must_use]
     pub fn makes_the_same_version_as(&self, other: &Self) -> bool {
-        let without_policy = |declared: &Self| {
-            let mut declared = declared.clone();
-            declared.model.version_policy = VersionPolicy::All;
-            declared.document.0.clear_field_by_name("version_policy");
-            declared
-        };
-        without_policy(self) == without_policy(other)
+        let is_kept = |declared: &Self| declared.without(&["version_policy"]);
+        is_kept(self) == is_kept(other)
+    }
+
+    /// Whether a version loaded with `other` only needs more or fewer instances to be what this configuration asks for.
+    /// Instances that take turns are made anew: what they need is agreed with those of other models.
+    #[must_use]
+    pub fn differs_only_in_instances(&self, other: &Self) -> bool {
+        let is_kept = |declared: &Self| declared.without(&["version_policy", "instance_group"]);
+        let is_free = |declared: &Self| declared.model.rate_limits().is_empty();
+        is_free(self) && is_free(other) && is_kept(self) == is_kept(other)
+    }
+
+    /// The same without these fields: as if they were not written.
+    fn without(&self, fields: &[&str]) -> Self {
+        let mut declared = self.clone();
+        for field in fields {
+            declared.document.0.clear_field_by_name(field);
+            match *field {
+                "version_policy" => declared.model.version_policy = VersionPolicy::All,
+                _ => declared.model.instance_groups.clear(),
+            }
+        }
+        declared
     }
 }
 

@@ -26,7 +26,7 @@ use super::problem::{Problem, read_text};
 use crate::generation::{GenerationParts, GenerationSink, PluginGeneration};
 use crate::janitor::ChoreSender;
 use crate::metrics::Metrics;
-use crate::registry::{LoadedVersion, LoadedVersionParts};
+use crate::registry::{LoadedVersion, LoadedVersionParts, VersionConfig};
 
 /// The tools of the load threads; shared and immutable.
 pub struct Workshop {
@@ -205,8 +205,7 @@ impl Workshop {
         Ok(LoadedVersion::new(LoadedVersionParts {
             number,
             digest,
-            declared: Arc::clone(declared),
-            config: Arc::new(config),
+            config: VersionConfig { declared: Arc::clone(declared), completed: Arc::new(config) },
             labels: declared.labels.over(labels),
             signature,
             padding,

@@ -60,7 +60,7 @@ impl Flight {
     pub(crate) fn write(&mut self, slot: &mut dyn Slot) {
         match &self.padded {
             None => self.write_rows(slot),
-            Some(padded) => padded.write(slot, self.requests()),
+            Some(padded) => padded.write(slot, &self.requests()),
         }
         if let [alone] = &mut self.passengers[..] {
             alone.item.inputs = Vec::new();
@@ -105,6 +105,7 @@ impl Flight {
         if std::mem::take(&mut self.is_counted) {
             state.in_flight -= 1;
             state.slots[self.index].in_flight -= 1;
+            state.free_if_retired(self.index);
         }
     }
 

@@ -51,6 +51,7 @@ pub struct BatcherSpec {
 }
 
 /// What the instances of a batcher need in order to run, and who gives it to them.
+#[derive(Clone)]
 pub struct RateLimits {
     /// The process's limiter.
     pub limiter: RateLimiter,
@@ -115,11 +116,11 @@ pub struct BatcherSnapshot {
 /// A running batcher. Clones share it.
 #[derive(Clone)]
 pub struct BatchHandle {
-    owner: Arc<Owner>,
+    pub(crate) owner: Arc<Owner>,
 }
 
-struct Owner {
-    shared: Arc<Shared>,
+pub(crate) struct Owner {
+    pub(crate) shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -128,7 +129,7 @@ impl BatchHandle {
     ///
     /// # Errors
     /// A [`StartError`]; nothing keeps running then.
-    pub fn start(mut spec: BatcherSpec) -> Result<Self, StartError> {
+    pub fn start(spec: BatcherSpec) -> Result<Self, StartError> {
         if spec.instances.is_empty() {
             return Err(StartError::NoInstance { name: spec.name });
         }
@@ -136,8 +137,8 @@ impl BatchHandle {
             return Err(StartError::Config { name: spec.name, source });
         }
         let instances = spec.instances.len();
-        let rate_limits = spec.rate_limits.take();
-        let shared = Arc::new(assemble(spec, rate_limits.is_some()));
+        let rate_limits = spec.rate_limits.clone();
+        let shared = Arc::new(assemble(spec));
         if let Some(limits) = &rate_limits {
             let failure = |source| StartError::RateLimit { name: shared.name.clone(), source };
             put_up_gates(&shared, limits).map_err(failure)?;
@@ -147,9 +148,7 @@ impl BatchHandle {
         if needs_workers {
             let runtime = Handle::try_current().ok();
             for index in 0..instances {
-                let thread = worker::spawn(Arc::clone(&owner.shared), index, runtime.clone());
-                let failure = |source| StartError::Thread { name: owner.shared.name.clone(), source };
-                owner.threads().push(thread.map_err(failure)?);
+                owner.hire(index, runtime.clone())?;
             }
         }
         Ok(Self { owner })
@@ -212,6 +211,16 @@ impl BatchHandle {
 }
 
 impl Owner {
+    /// Starts the worker of instance `index`. Those that have ended are forgotten.
+    pub(crate) fn hire(&self, index: usize, runtime: Option<Handle>) -> Result<(), StartError> {
+        let failure = |source| StartError::Thread { name: self.shared.name.clone(), source };
+        let thread = worker::spawn(Arc::clone(&self.shared), index, runtime).map_err(failure)?;
+        let mut threads = self.threads();
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread);
+        Ok(())
+    }
+
     fn threads(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -250,7 +259,7 @@ fn put_up_gates(shared: &Arc<Shared>, RateLimits { limiter, limits }: &RateLimit
     Ok(())
 }
 
-fn assemble(spec: BatcherSpec, is_limited: bool) -> Shared {
+fn assemble(spec: BatcherSpec) -> Shared {
     let runs_inline = |instance: &dyn ModelInstance| instance.completes_inline() && instance.capacity().get() == 1;
     let pace = if spec.instances.iter().all(|instance| runs_inline(&**instance)) {
         Pace::of(spec.execution)
@@ -268,14 +277,14 @@ fn assemble(spec: BatcherSpec, is_limited: bool) -> Shared {
         order: spec.config.preserve_ordering.then(Arc::default),
         config: spec.config,
         observer: spec.observer,
-        is_limited,
+        is_limited: spec.rate_limits.is_some(),
         origin: Instant::now(),
-        bells: slots.iter().map(|_| Condvar::new()).collect(),
         drained: Condvar::new(),
         state: Mutex::new(State {
             queue: BatchQueue::new(rules),
             reruns: Reruns::default(),
             slots,
+            freed: Vec::new(),
             pace,
             appointed: None,
             in_flight: 0,
@@ -286,8 +295,16 @@ fn assemble(spec: BatcherSpec, is_limited: bool) -> Shared {
     }
 }
 
-fn slot(instance: Box<dyn ModelInstance>) -> InstanceSlot {
+pub(crate) fn slot(instance: Box<dyn ModelInstance>) -> InstanceSlot {
     let capacity = instance.capacity().get();
     let executor = Some(Executor { instance, layout: BatchLayout::default() });
-    InstanceSlot { executor, in_flight: 0, capacity, worker: WorkerState::Away, gate: None }
+    InstanceSlot {
+        executor,
+        is_retired: false,
+        bell: Arc::default(),
+        in_flight: 0,
+        capacity,
+        worker: WorkerState::Away,
+        gate: None,
+    }
 }

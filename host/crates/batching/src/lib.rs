@@ -19,6 +19,7 @@ mod queue;
 mod rate_limit;
 mod report;
 mod rerun;
+mod resize;
 mod runner;
 mod state;
 mod submission;

@@ -85,6 +85,7 @@ impl Lease {
             if let Some(landed) = landed {
                 landed.count_out(state);
             }
+            state.free_if_retired(self.index);
         });
     }
 }

@@ -40,8 +40,6 @@ pub(crate) struct Shared {
     /// Whether an instance has a gate.
     pub(crate) is_limited: bool,
     pub(crate) origin: Instant,
-    /// One per instance: rings its worker.
-    pub(crate) bells: Vec<Condvar>,
     /// Rings when a stopping batcher has nothing left to do.
     pub(crate) drained: Condvar,
     pub(crate) state: Mutex<State>,
@@ -53,6 +51,8 @@ pub(crate) struct State {
     /// What goes before the queue: requests whose batch has failed.
     pub(crate) reruns: Reruns,
     pub(crate) slots: Vec<InstanceSlot>,
+    /// Instances that are retired and idle; dropped once no lock is held.
+    pub(crate) freed: Vec<Executor>,
     pub(crate) pace: Pace,
     /// The request that was asked to lead and has not looked yet.
     pub(crate) appointed: Option<Ticket>,
@@ -73,8 +73,12 @@ pub(crate) struct Waiting {
 
 /// An instance's place.
 pub(crate) struct InstanceSlot {
-    /// `None` while leased, and after a stop.
+    /// `None` while leased, after a stop, and once retired.
     pub(crate) executor: Option<Executor>,
+    /// Whether it starts nothing any more and is freed as soon as it is idle.
+    pub(crate) is_retired: bool,
+    /// Rings its worker.
+    pub(crate) bell: Arc<Condvar>,
     pub(crate) in_flight: usize,
     pub(crate) capacity: usize,
     pub(crate) worker: WorkerState,
@@ -91,6 +95,8 @@ pub(crate) enum WorkerState {
     Parked,
     /// Its bell has rung.
     Called,
+    /// Gone, with its instance.
+    Ended,
 }
 
 /// An instance with its scratch memory.
@@ -209,6 +215,15 @@ impl State {
         self.queue.is_full(level).then_some(BatchError::QueueFull { max })
     }
 
+    /// Frees the instance of slot `index` if it is retired and idle now.
+    pub(crate) fn free_if_retired(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        if slot.is_retired && slot.in_flight == 0 {
+            self.freed.extend(slot.executor.take());
+            slot.bell.notify_one();
+        }
+    }
+
     /// Takes what has expired out of the queue, and postpones what has timed out.
     pub(crate) fn expire(&mut self, now: Moment) -> Vec<Waiting> {
         let expired = self.queue.expire(now);
@@ -237,7 +252,12 @@ impl InstanceSlot {
     }
 
     fn has_room(&self) -> bool {
-        self.executor.is_some() && self.in_flight < self.capacity
+        self.executor.is_some() && self.in_flight < self.capacity && !self.is_retired
+    }
+
+    /// Whether it is retired and nothing of it is left.
+    pub(crate) fn is_vacant(&self) -> bool {
+        self.is_retired && self.executor.is_none() && self.in_flight == 0
     }
 
     /// Asks for what it needs, if it could start a batch with it; whether it may start one now.
@@ -279,7 +299,7 @@ impl Shared {
     /// it returns once the lock is released.
     pub(crate) fn dispatch(&self, state: &mut State, now: Moment) -> Echo {
         if state.is_stopping && state.is_quiet() {
-            self.bells.iter().for_each(Condvar::notify_one);
+            state.slots.iter().for_each(|slot| slot.bell.notify_one());
             self.drained.notify_all();
         }
         if state.decide(now) != Decision::Run {
@@ -290,7 +310,7 @@ impl Shared {
             Mode::Inline => Echo::waking(state.appoint()),
             Mode::Worker => {
                 if let Some(index) = state.call_worker() {
-                    self.bells[index].notify_one();
+                    state.slots[index].bell.notify_one();
                 }
                 Echo::default()
             }
@@ -316,12 +336,14 @@ impl Shared {
     /// Changes the state, dispatches, and once the lock is released wakes who is to be.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let now = self.now();
-        let (changed, echo) = {
+        let (changed, echo, freed) = {
             let mut state = self.lock();
             let changed = change(&mut state);
-            (changed, self.dispatch(&mut state, now))
+            let echo = self.dispatch(&mut state, now);
+            (changed, echo, std::mem::take(&mut state.freed))
         };
         echo.finish();
+        drop(freed);
         changed
     }
 

@@ -1,5 +1,5 @@
 //! The thread of one instance: parked on its bell while there is nothing for it, else it leases its instance, starts the
-//! next batch and comes back. It ends when the batcher stops and nothing is left; a panic of the engine ends a batch,
+//! next batch and comes back. It ends when the batcher stops and nothing is left, or with its instance; a panic of the engine ends a batch,
 //! never the thread.
 
 use std::sync::{Arc, PoisonError};
@@ -27,6 +27,10 @@ pub(crate) fn spawn(shared: Arc<Shared>, index: usize, runtime: Option<Handle>) 
 fn next_turn(shared: &Arc<Shared>, index: usize) -> Option<Turn> {
     let mut state = shared.lock();
     loop {
+        if state.slots[index].is_vacant() {
+            state.slots[index].worker = WorkerState::Ended;
+            return None;
+        }
         state.slots[index].worker = WorkerState::Away;
         let turn = look(shared, &mut state, index);
         if !turn.is_idle() {
@@ -36,7 +40,8 @@ fn next_turn(shared: &Arc<Shared>, index: usize) -> Option<Turn> {
             return None;
         }
         state.slots[index].worker = WorkerState::Parked;
-        state = shared.bells[index].wait(state).unwrap_or_else(PoisonError::into_inner);
+        let bell = Arc::clone(&state.slots[index].bell);
+        state = bell.wait(state).unwrap_or_else(PoisonError::into_inner);
     }
 }
 

@@ -32,4 +32,5 @@ pub use completeness::{Completeness, ExternalFile, onnx_is_complete};
 pub use identity::{IDENTITY_PROVIDER, IdentityLoader};
 pub use library::{LibraryError, LibraryLocation, LibrarySource, find_library};
 pub use loader::{CPU_PROVIDER, LoaderOptions, OrtLoader};
+pub use raw::return_free_memory;
 pub use runtime::{GlobalThreads, OrtRuntime, RuntimeOptions, prepare_process};

@@ -42,6 +42,16 @@ pub(crate) fn set_variable_while_single_threaded(name: &str, value: &str) -> boo
     true
 }
 
+/// Gives memory that was freed, and that the allocator keeps for later, back to the system where that is possible. It can
+/// take milliseconds: for a thread that serves nobody, after something large was freed.
+pub fn return_free_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: `malloc_trim` is safe to call at any time from any thread (glibc: MT-Safe).
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// What a library says of itself.
 pub(crate) enum Probe {
     /// It cannot be opened, for this reason.

@@ -107,26 +107,23 @@ impl Assembler<'_> {
     fn version(&mut self, config: &Arc<DeclaredConfig>, number: VersionNumber) -> Result<Ready, Refusal> {
         let unit = Unit::Version(number);
         let current = self.current_release(number).map(|release| Arc::clone(&release.version));
-        let same_config = |version: &LoadedVersion| version.declared.makes_the_same_version_as(config);
-        if let Some(version) = &current
-            && self.job.moving.contains(&unit)
-        {
-            return Ok(Ready { version: Arc::clone(version), is_new: false });
+        let kept = |version: &Arc<LoadedVersion>| Ready { version: Arc::clone(version), is_new: false };
+        if let Some(version) = current.as_ref().filter(|_| self.job.moving.contains(&unit)) {
+            return Ok(kept(version));
         }
-        if let Some(version) = &current
-            && !self.job.changed.contains(&unit)
-            && same_config(version)
+        let is_unchanged = !self.job.changed.contains(&unit);
+        if let Some(version) = current.as_ref().filter(|_| is_unchanged)
+            && adapt(version, config)?
         {
-            return Ok(Ready { version: Arc::clone(version), is_new: false });
+            return Ok(kept(version));
         }
         let files = &self.job.files[&unit];
         let digest = version_digest(&self.job.dir, Path::new(&number.to_string()), files)
             .map_err(|error| Refusal::build(&error))?;
-        if let Some(version) = current
-            && version.digest == digest
-            && same_config(&version)
+        if let Some(version) = current.as_ref().filter(|version| version.digest == digest)
+            && adapt(version, config)?
         {
-            return Ok(Ready { version, is_new: false });
+            return Ok(kept(version));
         }
         let loaded = self.workshop.load_version(config, &self.job.dir, number, digest);
         Ok(Ready { version: Arc::new(loaded.map_err(Refusal::version)?), is_new: true })
@@ -135,6 +132,23 @@ impl Assembler<'_> {
     pub(super) fn current_release(&self, number: VersionNumber) -> Option<&Arc<Release>> {
         self.job.basis.served.as_ref()?.releases.get(&number)
     }
+}
+
+/// Whether a version that serves is what the configuration asks for, as it is or with more or fewer instances.
+fn adapt(version: &LoadedVersion, config: &Arc<DeclaredConfig>) -> Result<bool, Refusal> {
+    let current = version.config();
+    if current.declared.makes_the_same_version_as(config) {
+        return Ok(true);
+    }
+    if !current.declared.differs_only_in_instances(config) {
+        return Ok(false);
+    }
+    version.resize(config).map_err(|error| Refusal::build(&error))?;
+    tracing::info!(
+        model = %version.model, version = %version.number, instances = version.batch.instances(),
+        "instances changed; nothing was loaded again"
+    );
+    Ok(true)
 }
 
 fn version_number(unit: &Unit) -> Option<VersionNumber> {
