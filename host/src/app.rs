@@ -12,8 +12,12 @@ use model::ModelLoader;
 use plugin::{RuntimeConfig, SandboxRuntime};
 use tokio::runtime::Handle;
 
+use crate::grpc::server::{GrpcServer, GrpcServerParts};
+use crate::grpc::tls::{self, TlsError};
+use crate::grpc::{FrontParts, GrpcFront};
 use crate::http::server::{Server, ServerParts};
-use crate::http::{HttpParts, HttpState, RepositoryApi, ServerTraits, metrics_router, router};
+use crate::http::v2_json::EXTENSIONS;
+use crate::http::{metrics_router, router};
 use crate::janitor::{ChoreSender, Janitor, chore_queue};
 use crate::metrics::Metrics;
 use crate::registry::ModelRegistry;
@@ -24,7 +28,9 @@ use crate::repository::overrides::OverridesFolder;
 use crate::repository::private_copy::LoadingFolder;
 use crate::repository::reconciler::{Reconciler, ReconcilerParts};
 use crate::repository::workshop::{Verification, Workshop};
-use crate::settings::Settings;
+use crate::repository_api::RepositoryApi;
+use crate::serving::{ServerTraits, ServingParts, ServingState};
+use crate::settings::{GrpcSettings, Settings};
 use crate::tasks::Tasks;
 
 /// How long loads and models get to end once no request is left.
@@ -50,6 +56,9 @@ pub enum StartError {
     /// The sandbox cannot be set up.
     #[error("setting up the plugin sandbox: {0}")]
     Sandbox(#[from] plugin::RuntimeError),
+    /// TLS cannot be served.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// A port or a thread cannot be had.
     #[error(transparent)]
     Io(#[from] std::io::Error),
@@ -57,7 +66,7 @@ pub enum StartError {
 
 /// A running server.
 pub struct App {
-    http: Arc<HttpState>,
+    serving: Arc<ServingState>,
     tasks: Tasks,
     reconciler: Reconciler,
     janitor: Janitor,
@@ -65,6 +74,8 @@ pub struct App {
     _state_lock: File,
     /// Where v2 and predict listen; `None` where they do not.
     pub http_address: Option<SocketAddr>,
+    /// Where gRPC listens; `None` where it does not.
+    pub grpc_address: Option<SocketAddr>,
     /// Where `/metrics` listens; `None` where it does not.
     pub metrics_address: Option<SocketAddr>,
 }
@@ -88,7 +99,7 @@ impl App {
 
         let tasks = Tasks::default();
         let requests = ModelControlQueue::default();
-        let http = Arc::new(http_state(settings, &registry, (&metrics, &sandbox), &requests));
+        let serving = Arc::new(serving_state(settings, &registry, (&metrics, &sandbox), &requests));
         let bind = async |address: Option<SocketAddr>, port_flag, router| {
             let Some(address) = address else { return Ok(None) };
             let parts = ServerParts {
@@ -97,13 +108,15 @@ impl App {
                 connections_max: settings.limits.connections_max,
                 open: metrics.connections.clone(),
                 tasks: tasks.clone(),
-                leaving: http.leaving(),
+                leaving: serving.leaving(),
             };
             Server::bind(address, parts).await.map(Some)
         };
-        let http_server = bind(settings.listen.http, "--http-port", router(Arc::clone(&http))).await?;
-        let metrics_router = metrics_router(Arc::clone(&http));
+        let http_server = bind(settings.listen.http, "--http-port", router(Arc::clone(&serving))).await?;
+        let metrics_router = metrics_router(Arc::clone(&serving));
         let metrics_server = bind(settings.listen.metrics, "--metrics-port", metrics_router).await?;
+        let grpc_server = bind_grpc(&settings.grpc, &serving, &tasks).await?;
+        let grpc_address = grpc_server.as_ref().map(GrpcServer::local_address).transpose()?;
         let address = |server: &Option<Server>| server.as_ref().map(Server::local_address).transpose();
         let (http_address, metrics_address) = (address(&http_server)?, address(&metrics_server)?);
 
@@ -122,35 +135,46 @@ impl App {
             workshop,
         })?;
         http_server.into_iter().chain(metrics_server).for_each(Server::start);
+        grpc_server.into_iter().for_each(GrpcServer::start);
         if let Some(path) = &settings.listen.port_file {
-            write_ports(path, http_address, metrics_address)?;
+            write_ports(path, [("http", http_address), ("grpc", grpc_address), ("metrics", metrics_address)])?;
         }
         let shown = |address: Option<SocketAddr>| address.map_or("nowhere".to_owned(), |address| address.to_string());
-        tracing::info!(http = shown(http_address), metrics = shown(metrics_address), "listening");
-        Ok(Self { http, tasks, reconciler, janitor, http_address, metrics_address, _state_lock: state_lock })
+        let (http, grpc, metrics) = (shown(http_address), shown(grpc_address), shown(metrics_address));
+        tracing::info!(http, grpc, metrics, "listening");
+        Ok(Self {
+            serving,
+            tasks,
+            reconciler,
+            janitor,
+            _state_lock: state_lock,
+            http_address,
+            grpc_address,
+            metrics_address,
+        })
     }
 
     /// Readiness fails and new requests are refused from now on; work in flight goes on.
     pub fn start_stopping(&self) {
-        self.http.start_stopping();
+        self.serving.start_stopping();
     }
 
     /// What is served.
     #[must_use]
     pub fn registry(&self) -> &ModelRegistry {
-        &self.http.registry
+        &self.serving.registry
     }
 
     /// What `/metrics` shows.
     #[must_use]
     pub fn metrics_text(&self) -> String {
-        crate::http::metrics_text(&self.http).unwrap_or_default()
+        crate::http::metrics_text(&self.serving).unwrap_or_default()
     }
 
     /// Once the first pass over the repositories is over: the models of which nothing serves, and why.
     #[must_use]
     pub fn failed_at_start(&self) -> Option<Vec<String>> {
-        let map = self.http.registry.snapshot();
+        let map = self.serving.registry.snapshot();
         let failed = map.models().filter(|model| model.releases.is_empty()).map(|model| {
             let reasons: Vec<_> = model.problems.iter().map(|(part, reason)| format!("{part}: {reason}")).collect();
             format!("{}: {}", model.name, reasons.join("; "))
@@ -168,16 +192,16 @@ impl App {
     /// everything apart. Says whether all of it finished.
     pub async fn stop(self, drain: Duration, patience: Duration) -> bool {
         let started = tokio::time::Instant::now();
-        self.http.start_leaving();
+        self.serving.start_leaving();
         tokio::time::sleep(drain.min(patience)).await;
         self.start_stopping();
         let patience = patience.saturating_sub(started.elapsed());
         let started = tokio::time::Instant::now();
-        let idle = wait_until_idle(&self.http, patience).await;
+        let idle = self.serving.wait_until_idle(patience).await;
         let ended = self.tasks.stop(patience.saturating_sub(started.elapsed()).max(Duration::from_millis(100))).await;
-        let Self { http, reconciler, janitor, _state_lock, .. } = self;
-        let registry = Arc::clone(&http.registry);
-        drop(http);
+        let Self { serving, reconciler, janitor, _state_lock, .. } = self;
+        let registry = Arc::clone(&serving.registry);
+        drop(serving);
         let takedown = tokio::task::spawn_blocking(move || {
             reconciler.stop();
             let names: Vec<_> = registry.snapshot().models().map(|model| model.name.clone()).collect();
@@ -197,21 +221,22 @@ impl App {
 }
 
 /// What every route can reach, of one server.
-fn http_state(
+fn serving_state(
     settings: &Settings,
     registry: &Arc<ModelRegistry>,
     (metrics, sandbox): (&Metrics, &Arc<SandboxRuntime>),
     requests: &ModelControlQueue,
-) -> HttpState {
+) -> ServingState {
     let overrides = OverridesFolder::new(&settings.state_dir);
     overrides.clear();
-    HttpState::new(HttpParts {
+    ServingState::new(ServingParts {
         registry: Arc::clone(registry),
         limits: settings.limits,
         metrics: metrics.clone(),
         sandbox: Arc::clone(sandbox),
         server: ServerTraits {
             name: settings.server_name.clone(),
+            extensions: &EXTENSIONS,
             strict_readiness: settings.strict_readiness,
             restricted: settings.listen.restricted.clone(),
         },
@@ -265,13 +290,6 @@ fn scheduler_delay() -> usize {
     held_until
 }
 
-/// Waits until no request is held.
-async fn wait_until_idle(http: &HttpState, patience: Duration) -> bool {
-    let all = u32::try_from(http.limits.in_flight_max).unwrap_or(u32::MAX);
-    // Holding every permit at once means that no request does.
-    tokio::time::timeout(patience, http.admission.acquire_many(all)).await.is_ok()
-}
-
 /// Two servers in one state folder would take each other's history for their own.
 fn lock_state(dir: &Path) -> Result<File, StartError> {
     let path = || dir.display().to_string();
@@ -292,12 +310,32 @@ fn create_private(dir: &Path) -> Result<(), StartError> {
     made.map_err(|error| StartError::StateDir { path: dir.display().to_string(), error })
 }
 
-fn write_ports(path: &Path, http: Option<SocketAddr>, metrics: Option<SocketAddr>) -> std::io::Result<()> {
-    let port = |address: Option<SocketAddr>| address.map(|address| address.port());
-    let ports = serde_json::json!({ "http": port(http), "metrics": port(metrics) });
+fn write_ports(path: &Path, addresses: [(&str, Option<SocketAddr>); 3]) -> std::io::Result<()> {
+    let ports = addresses.map(|(name, address)| (name.to_owned(), address.map(|address| address.port()).into()));
+    let ports = serde_json::Value::Object(ports.into_iter().collect());
     let temporary = path.with_extension("tmp");
     std::fs::write(&temporary, ports.to_string())?;
     std::fs::rename(&temporary, path)
+}
+
+/// Binds the gRPC port, where there is to be one.
+async fn bind_grpc(
+    settings: &GrpcSettings,
+    serving: &Arc<ServingState>,
+    tasks: &Tasks,
+) -> Result<Option<GrpcServer>, StartError> {
+    let Some(address) = settings.address else { return Ok(None) };
+    let tls = settings.tls.as_ref().map(tls::acceptor).transpose()?;
+    let front = GrpcFront::new(FrontParts { state: Arc::clone(serving), settings, stop: tasks.stop_token() });
+    let parts = GrpcServerParts {
+        front,
+        settings,
+        connections_max: serving.limits.connections_max,
+        open: serving.metrics.connections.clone(),
+        tls,
+        tasks: tasks.clone(),
+    };
+    Ok(Some(GrpcServer::bind(address, parts).await?))
 }
 
 /// Every limit from the settings, visible in `/metrics`.
@@ -306,6 +344,14 @@ fn show_limits(metrics: &Metrics, settings: &Settings) {
     let count = |name: &str, value: usize| metrics.show_limit(name, value as f64);
     let seconds = |name: &str, value: Duration| metrics.show_limit(name, value.as_secs_f64());
     count("http_max_input_size_bytes", settings.limits.body_bytes_max);
+    count("grpc_max_message_size_bytes", settings.grpc.message_bytes_max);
+    count("grpc_stream_requests", settings.grpc.stream_requests_max);
+    count("grpc_connection_streams", settings.grpc.connection_streams_max as usize);
+    seconds("grpc_keepalive_time_seconds", settings.grpc.keepalive_time);
+    seconds("grpc_keepalive_timeout_seconds", settings.grpc.keepalive_timeout);
+    if let Some(age) = settings.grpc.connection_age {
+        seconds("grpc_max_connection_age_seconds", age.max);
+    }
     count("max_in_flight", settings.limits.in_flight_max);
     count("max_connections", settings.limits.connections_max);
     count("serving_threads", settings.serving_threads.get());

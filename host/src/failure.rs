@@ -8,6 +8,9 @@ use model::ErrorCode;
 use plugin::{FieldError, PluginFailure};
 use serde::Serialize;
 
+/// Most bytes of a request's id that a text repeats.
+const SHOWN_ID_BYTES_MAX: usize = 128;
+
 /// Why a request was not answered with a result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestFailure {
@@ -31,6 +34,14 @@ impl RequestFailure {
     #[must_use]
     pub fn retry_after(mut self, delay: Duration) -> Self {
         self.retry_after = Some(delay);
+        self
+    }
+
+    /// The same with the request's id before its text, as Triton's core has it: `[request id: 7] `.
+    #[must_use]
+    pub fn naming_request(mut self, id: &str) -> Self {
+        let id = if id.is_empty() { "<id_unknown>" } else { &id[..id.floor_char_boundary(SHOWN_ID_BYTES_MAX)] };
+        self.text.insert_str(0, &format!("[request id: {id}] "));
         self
     }
 }

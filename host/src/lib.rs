@@ -1,11 +1,12 @@
 //! Airlock's host: it composes the engine, the batcher and the plugin sandbox into one serving process. Direction:
-//! `cli -> app -> {http, repository} -> {pipeline, registry}`; the surfaces do not know each other.
+//! `cli -> app -> {http, grpc, repository} -> {pipeline, registry}`; the surfaces do not know each other.
 
 pub mod app;
 pub mod check;
 pub mod cli;
 pub mod failure;
 pub mod generation;
+pub mod grpc;
 pub mod http;
 pub mod janitor;
 pub mod logging;
@@ -13,5 +14,9 @@ pub mod metrics;
 pub mod pipeline;
 pub mod registry;
 pub mod repository;
+pub mod repository_api;
+pub mod request_id;
+pub mod serving;
 pub mod settings;
+mod tally;
 pub mod tasks;

@@ -141,7 +141,7 @@ impl ServerOptions {
 
     fn command(&self, state_dir: &Path, port_file: &Path) -> Result<Command> {
         let mut command = command::airlock(&["serve", "--http-address", "127.0.0.1", "--log-format", "json"])?;
-        command.args(["--http-port", "0", "--metrics-port", "0", "--port-file"]).arg(port_file);
+        command.args(["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", "--port-file"]).arg(port_file);
         command.arg("--model-repository").arg(&self.repository).arg("--state-dir").arg(state_dir);
         command.args(["--settle-ms", &self.settle_ms.to_string(), "--rescan-ms", &self.rescan_ms.to_string()]);
         command.args(["--drain-secs", &self.drain_secs.to_string()]);

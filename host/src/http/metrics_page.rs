@@ -12,13 +12,14 @@ use batching::Mode;
 use model::ErrorCode;
 use plugin::{PoolSnapshot, RuntimeSnapshot};
 
-use super::{HttpState, answer};
+use super::answer;
 use crate::failure::RequestFailure;
 use crate::metrics::{QueueGauges, SandboxGauges};
 use crate::registry::ServedModel;
+use crate::serving::ServingState;
 
 /// Every route of the metrics port.
-pub fn metrics_router(state: Arc<HttpState>) -> Router {
+pub fn metrics_router(state: Arc<ServingState>) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state(state)
 }
 
@@ -26,7 +27,7 @@ pub fn metrics_router(state: Arc<HttpState>) -> Router {
 ///
 /// # Errors
 /// When the encoder refuses a family.
-pub fn metrics_text(state: &HttpState) -> prometheus::Result<String> {
+pub fn metrics_text(state: &ServingState) -> prometheus::Result<String> {
     for model in state.registry.snapshot().models() {
         show_model(state, model);
     }
@@ -35,7 +36,7 @@ pub fn metrics_text(state: &HttpState) -> prometheus::Result<String> {
     state.metrics.render()
 }
 
-async fn metrics(State(state): State<Arc<HttpState>>) -> Response<Body> {
+async fn metrics(State(state): State<Arc<ServingState>>) -> Response<Body> {
     match metrics_text(&state) {
         Ok(text) => {
             let mut response = Response::new(Body::from(text));
@@ -49,7 +50,7 @@ async fn metrics(State(state): State<Arc<HttpState>>) -> Response<Body> {
     }
 }
 
-fn show_sandbox(state: &HttpState) {
+fn show_sandbox(state: &ServingState) {
     let RuntimeSnapshot { instances, waiting, pool, .. } = state.sandbox.snapshot();
     let count = |taken: u64| usize::try_from(taken).unwrap_or(usize::MAX);
     let pool = pool.map(|pool| {
@@ -65,7 +66,7 @@ fn show_sandbox(state: &HttpState) {
     state.metrics.show_sandbox(&SandboxGauges { instances, waiting, pool });
 }
 
-fn show_model(state: &HttpState, model: &ServedModel) {
+fn show_model(state: &ServingState, model: &ServedModel) {
     let metrics = &state.metrics;
     let mut generations: BTreeMap<u64, PoolSnapshot> = BTreeMap::new();
     for release in model.releases.values() {

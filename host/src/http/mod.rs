@@ -8,13 +8,10 @@ mod repository;
 mod request;
 mod restrict;
 pub mod server;
-mod tally;
 mod v2;
 pub mod v2_json;
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::http::{Method, Uri};
@@ -22,107 +19,14 @@ use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{get, post};
 use model::ErrorCode;
-use plugin::SandboxRuntime;
-use tokio::sync::Semaphore;
 
 use crate::failure::RequestFailure;
-use crate::metrics::Metrics;
-use crate::registry::ModelRegistry;
-use crate::repository::control::ModelControlQueue;
-use crate::repository::overrides::OverridesFolder;
-use crate::settings::{RequestLimits, RestrictedApis};
+use crate::serving::ServingState;
 
 pub use metrics_page::{metrics_router, metrics_text};
 
-/// What every route can reach.
-pub struct HttpState {
-    /// What is served.
-    pub registry: Arc<ModelRegistry>,
-    /// Bounds on requests.
-    pub limits: RequestLimits,
-    /// One permit per request held.
-    pub admission: Semaphore,
-    /// Metric families.
-    pub metrics: Metrics,
-    /// Where plugins run, for what it says of itself.
-    pub sandbox: Arc<SandboxRuntime>,
-    /// What it says of itself, and to whom.
-    pub server: ServerTraits,
-    /// The repositories, and who loads from them.
-    pub repository: RepositoryApi,
-    stopping: AtomicBool,
-    leaving: Arc<AtomicBool>,
-}
-
-/// What the server says of itself, and to whom.
-#[derive(Clone, Debug)]
-pub struct ServerTraits {
-    /// Its name.
-    pub name: String,
-    /// Whether readiness waits for every model of the start.
-    pub strict_readiness: bool,
-    /// What requests must bring.
-    pub restricted: RestrictedApis,
-}
-
-/// The repositories, and who loads from them.
-#[derive(Clone)]
-pub struct RepositoryApi {
-    /// Model repositories.
-    pub roots: Vec<PathBuf>,
-    /// Where load and unload requests go; `None` where there are none.
-    pub requests: Option<ModelControlQueue>,
-    /// Where files go that come with them.
-    pub overrides: OverridesFolder,
-}
-
-/// What an [`HttpState`] is made of.
-#[expect(missing_docs, reason = "the fields of HttpState")]
-pub struct HttpParts {
-    pub registry: Arc<ModelRegistry>,
-    pub limits: RequestLimits,
-    pub metrics: Metrics,
-    pub sandbox: Arc<SandboxRuntime>,
-    pub server: ServerTraits,
-    pub repository: RepositoryApi,
-}
-
-impl HttpState {
-    /// A state that admits requests.
-    #[must_use]
-    pub fn new(parts: HttpParts) -> Self {
-        let HttpParts { registry, limits, metrics, sandbox, server, repository } = parts;
-        let admission = Semaphore::new(limits.in_flight_max);
-        let (stopping, leaving) = (AtomicBool::new(false), Arc::default());
-        Self { registry, limits, admission, metrics, sandbox, server, repository, stopping, leaving }
-    }
-
-    /// From now on readiness fails, and every answer asks its client to close the connection.
-    pub fn start_leaving(&self) {
-        self.leaving.store(true, Ordering::Release);
-    }
-
-    /// From now on new requests are refused, too.
-    pub fn start_stopping(&self) {
-        self.start_leaving();
-        self.stopping.store(true, Ordering::Release);
-    }
-
-    /// Whether readiness fails because the server is about to stop; for whoever writes answers.
-    #[must_use]
-    pub fn leaving(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.leaving)
-    }
-
-    /// Whether the server is stopping.
-    #[must_use]
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
-    }
-}
-
 /// Every route of the HTTP port.
-pub fn router(state: Arc<HttpState>) -> Router {
+pub fn router(state: Arc<ServingState>) -> Router {
     let routes = Router::new()
         .route("/v2", get(v2::server_metadata))
         .route("/v2/health/live", get(v2::live))

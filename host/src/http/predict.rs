@@ -8,16 +8,17 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Request, Response, header};
 use model::ErrorCode;
 
+use super::answer;
 use super::request::{admit, read_body, request_id};
-use super::tally::Tally;
-use super::{HttpState, answer};
 use crate::failure::RequestFailure;
 use crate::pipeline::{self, PredictRequest};
 use crate::registry::Release;
+use crate::serving::ServingState;
+use crate::tally::Tally;
 
 /// Predict on the version that serves by default.
 pub(super) async fn predict(
-    State(state): State<Arc<HttpState>>,
+    State(state): State<Arc<ServingState>>,
     Path(segment): Path<String>,
     request: Request<Body>,
 ) -> Response<Body> {
@@ -29,7 +30,7 @@ pub(super) async fn predict(
 
 /// Predict on a version.
 pub(super) async fn predict_version(
-    State(state): State<Arc<HttpState>>,
+    State(state): State<Arc<ServingState>>,
     Path((model, segment)): Path<(String, String)>,
     request: Request<Body>,
 ) -> Response<Body> {
@@ -51,7 +52,7 @@ fn split_verb(segment: &str) -> Result<&str, RequestFailure> {
     }
 }
 
-async fn run(state: &HttpState, model: &str, version: Option<&str>, request: Request<Body>) -> Response<Body> {
+async fn run(state: &ServingState, model: &str, version: Option<&str>, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let mut tally = Tally::open(state);
     let release = match state.registry.pin(model, version) {
@@ -75,7 +76,7 @@ async fn run(state: &HttpState, model: &str, version: Option<&str>, request: Req
 }
 
 async fn answer_pinned(
-    state: &HttpState,
+    state: &ServingState,
     release: &Release,
     (headers, id, body): (&HeaderMap, &str, Body),
     tally: &mut Tally<'_>,

@@ -1,7 +1,6 @@
 //! The Open Inference Protocol v2 as Triton speaks it: health, metadata and JSON inference.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -10,17 +9,18 @@ use axum::http::{HeaderMap, Request, Response, StatusCode};
 use model::{ErrorCode, VersionNumber};
 use tokio::time::Instant;
 
+use super::answer;
 use super::request::{admit, read_body};
-use super::tally::Tally;
 use super::v2_json::{
     InferAnswer, InferContext, ModelMetadata, ParameterValue, V2Error, parse_infer, render_infer, render_metadata,
     render_server_metadata,
 };
-use super::{HttpState, answer};
 use crate::failure::RequestFailure;
 use crate::pipeline::{self, Waiting};
 use crate::registry::{LoadedVersion, Release};
 use crate::repository::config_json::model_config_json;
+use crate::serving::ServingState;
+use crate::tally::Tally;
 
 /// A model, and the version where the path names one.
 type Target = Path<Vec<(String, String)>>;
@@ -31,7 +31,7 @@ fn split(target: &Target) -> (&str, Option<&str>) {
 }
 
 /// `GET /v2`.
-pub(super) async fn server_metadata(State(state): State<Arc<HttpState>>) -> Response<Body> {
+pub(super) async fn server_metadata(State(state): State<Arc<ServingState>>) -> Response<Body> {
     let mut body = Vec::new();
     render_server_metadata(&mut body, &state.server.name, env!("CARGO_PKG_VERSION"));
     answer::json(body)
@@ -44,17 +44,15 @@ pub(super) async fn live() -> Response<Body> {
 
 /// `GET /v2/health/ready`: every model serves, or where readiness is not strict has been looked at, and the server is not
 /// stopping.
-pub(super) async fn ready(State(state): State<Arc<HttpState>>) -> Response<Body> {
-    if state.leaving().load(Ordering::Acquire) {
+pub(super) async fn ready(State(state): State<Arc<ServingState>>) -> Response<Body> {
+    if state.is_leaving() {
         return answer::failure(&RequestFailure::new(ErrorCode::ShuttingDown, "Server exiting"));
     }
-    let map = state.registry.snapshot();
-    let ready = if state.server.strict_readiness { map.is_ready() } else { map.is_complete() };
-    answer::empty(if ready { StatusCode::OK } else { StatusCode::BAD_REQUEST })
+    answer::empty(if state.is_ready() { StatusCode::OK } else { StatusCode::BAD_REQUEST })
 }
 
 /// `GET /v2/models/{model}[/versions/{version}]/ready`.
-pub(super) async fn model_ready(State(state): State<Arc<HttpState>>, target: Target) -> Response<Body> {
+pub(super) async fn model_ready(State(state): State<Arc<ServingState>>, target: Target) -> Response<Body> {
     let (model, version) = split(&target);
     match state.registry.pin(model, version) {
         Ok(release) => answer::with_version(answer::empty(StatusCode::OK), &release),
@@ -68,7 +66,7 @@ pub(super) async fn model_ready(State(state): State<Arc<HttpState>>, target: Tar
 }
 
 /// `GET /v2/models/{model}[/versions/{version}]`.
-pub(super) async fn model_metadata(State(state): State<Arc<HttpState>>, target: Target) -> Response<Body> {
+pub(super) async fn model_metadata(State(state): State<Arc<ServingState>>, target: Target) -> Response<Body> {
     let (model, version) = split(&target);
     let release = match state.registry.pin(model, version) {
         Ok(release) => release,
@@ -87,7 +85,7 @@ pub(super) async fn model_metadata(State(state): State<Arc<HttpState>>, target: 
 }
 
 /// `GET /v2/models/{model}[/versions/{version}]/config`: the configuration as Triton prints it.
-pub(super) async fn model_config(State(state): State<Arc<HttpState>>, target: Target) -> Response<Body> {
+pub(super) async fn model_config(State(state): State<Arc<ServingState>>, target: Target) -> Response<Body> {
     let (model, version) = split(&target);
     let map = state.registry.snapshot();
     let found = map.model(model).and_then(|served| Ok((served, served.release(version)?)));
@@ -102,7 +100,7 @@ pub(super) async fn model_config(State(state): State<Arc<HttpState>>, target: Ta
 
 /// `POST /v2/models/{model}[/versions/{version}]/infer`.
 pub(super) async fn infer(
-    State(state): State<Arc<HttpState>>,
+    State(state): State<Arc<ServingState>>,
     target: Target,
     request: Request<Body>,
 ) -> Response<Body> {
@@ -129,7 +127,7 @@ pub(super) async fn infer(
 }
 
 async fn infer_pinned(
-    state: &HttpState,
+    state: &ServingState,
     release: &Release,
     (headers, body): (&HeaderMap, Body),
     tally: &mut Tally<'_>,

@@ -8,6 +8,7 @@ mod write;
 use std::path::Path;
 
 use model::{ModelConfig, VersionPolicy};
+use prost::Message as _;
 
 use super::config_rules;
 use super::config_text::{CONFIG_BYTES_MAX, ConfigContext};
@@ -22,6 +23,14 @@ pub fn model_config_json(served: &ServedModel, version: &LoadedVersion) -> Vec<u
     let config = version.config();
     let in_force = served.config.as_ref().unwrap_or(&config.declared);
     normal_json(&config.declared.document, &config.completed, &in_force.model.version_policy)
+}
+
+/// The same as an encoded `inference.ModelConfig`.
+#[must_use]
+pub fn model_config_message(served: &ServedModel, version: &LoadedVersion) -> Vec<u8> {
+    let config = version.config();
+    let in_force = served.config.as_ref().unwrap_or(&config.declared);
+    normal::normal_form(&config.declared.document, &config.completed, &in_force.model.version_policy).encode_to_vec()
 }
 
 /// Triton's normal form: all that was written, completed from the model file as `loaded` is, with Triton's defaults filled

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SettingsError;
 use super::foreign::ForeignArgs;
+use super::grpc::GrpcArgs;
 use super::triton::TritonArgs;
 
 /// What `airlock serve` can be told. Names are Triton's where the same thing is meant.
@@ -37,10 +38,6 @@ pub struct ServeArgs {
     #[arg(long, env = "AIRLOCK_HTTP_PORT", value_name = "PORT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_port: Option<u16>,
-    /// Port reserved for gRPC, which this version does not serve yet
-    #[arg(long, env = "AIRLOCK_GRPC_PORT", value_name = "PORT")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub grpc_port: Option<u16>,
     /// Port of /metrics; 0 takes a free one [default: 8002]
     #[arg(long, env = "AIRLOCK_METRICS_PORT", value_name = "PORT")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,6 +159,10 @@ pub struct ServeArgs {
     #[arg(long, env = "AIRLOCK_MODEL_LOAD_HEADROOM_MB", value_name = "MIB")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_load_headroom_mb: Option<usize>,
+    #[command(flatten, next_help_heading = "gRPC")]
+    #[serde(flatten)]
+    #[expect(missing_docs, reason = "documented where it is declared")]
+    pub grpc: GrpcArgs,
     #[command(flatten, next_help_heading = "As in Triton")]
     #[serde(flatten)]
     #[expect(missing_docs, reason = "documented where it is declared")]

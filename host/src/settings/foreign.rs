@@ -5,16 +5,8 @@
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 /// Flags of parts that are not served yet, with the shape of their values.
-const LATER: [(&str, Shape); 22] = [
-    ("allow-grpc", Shape::Switch),
-    ("grpc-address", Shape::Text),
-    ("grpc-use-ssl", Shape::Switch),
-    ("grpc-use-ssl-mutual", Shape::Switch),
-    ("grpc-server-cert", Shape::Text),
-    ("grpc-server-key", Shape::Text),
-    ("grpc-root-cert", Shape::Text),
+const LATER: [(&str, Shape); 14] = [
     ("grpc-header-forward-pattern", Shape::Text),
-    ("grpc-restricted-protocol", Shape::Pair(':')),
     ("http-header-forward-pattern", Shape::Text),
     ("allow-client-shm", Shape::Switch),
     ("allow-cpu-metrics", Shape::Switch),
@@ -32,7 +24,7 @@ const LATER: [(&str, Shape); 22] = [
 
 /// Flags that can mean nothing here: of native plug-ins, of memory pools and devices that are managed otherwise, and of
 /// front ends that are not served.
-const MEANINGLESS: [&str; 36] = [
+const MEANINGLESS: [&str; 31] = [
     "allow-gpu-metrics",
     "allow-sagemaker",
     "allow-vertex-ai",
@@ -46,13 +38,8 @@ const MEANINGLESS: [&str; 36] = [
     "grpc-http2-max-pings-without-data",
     "grpc-http2-min-recv-ping-interval-without-data",
     "grpc-infer-allocation-pool-size",
-    "grpc-infer-response-compression-level",
     "grpc-infer-thread-count",
     "grpc-keepalive-permit-without-calls",
-    "grpc-keepalive-time",
-    "grpc-keepalive-timeout",
-    "grpc-max-connection-age",
-    "grpc-max-connection-age-grace",
     "grpc-max-response-pool-size",
     "host-policy",
     "min-supported-compute-capability",
@@ -182,11 +169,11 @@ mod tests {
             "--trace-config=triton,file=/tmp/trace.json",
             "--trace-config=level=TIMESTAMPS",
             "--metrics-interval-ms=500.5",
-            "--allow-grpc=True",
+            "--allow-client-shm=True",
             "--trace-count=-1",
         ]);
         let given = given.expect("all are flags of Triton");
-        assert_eq!(given.later, ["allow-grpc", "metrics-interval-ms", "trace-config", "trace-count"]);
+        assert_eq!(given.later, ["allow-client-shm", "metrics-interval-ms", "trace-config", "trace-count"]);
         assert_eq!(
             given.meaningless,
             ["backend-directory", "cuda-memory-pool-byte-size", "pinned-memory-pool-byte-size"]
@@ -197,10 +184,10 @@ mod tests {
     #[test]
     fn values_of_what_will_be_served_are_looked_at() {
         for (argument, expected) in [
-            ("--allow-grpc=maybe", "it must be true or false"),
+            ("--allow-client-shm=maybe", "it must be true or false"),
             ("--metrics-interval-ms=often", "it must be a number"),
             ("--trace-config=triton", "it must be two texts with '=' between them"),
-            ("--grpc-restricted-protocol=health", "it must be two texts with ':' between them"),
+            ("--cache-config=local", "it must be two texts with '=' between them"),
         ] {
             let error = parse(&[argument]).expect_err("refused").to_string();
             assert!(error.contains(expected), "{argument}: {error}");

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::bounds::Bounds;
 use super::{
-    EngineSettings, Listen, LoadSettings, ModelControlMode, RateLimitSettings, RestrictedApis, SandboxLimits,
-    ServeArgs, TritonArgs,
+    EngineSettings, Listen, LoadSettings, ModelControlMode, RateLimitSettings, RequestLimits, RestrictedApis,
+    SandboxLimits, ServeArgs, TritonArgs,
 };
 use crate::repository::config_choice::ConfigChoice;
 
 pub(super) fn listen(args: &ServeArgs, problems: &mut Vec<String>) -> Listen {
-    let reserved = [("--grpc-port", args.grpc_port), ("--admin-port", args.admin_port)];
+    let reserved = [("--admin-port", args.admin_port)];
     let address = args.http_address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let triton = &args.triton;
     let http = SocketAddr::new(address, args.http_port.unwrap_or(8000));
@@ -20,9 +20,18 @@ pub(super) fn listen(args: &ServeArgs, problems: &mut Vec<String>) -> Listen {
     Listen {
         http: triton.allow_http.unwrap_or(true).then_some(http),
         metrics: triton.allow_metrics.unwrap_or(true).then_some(metrics),
-        restricted: RestrictedApis::of(triton, problems),
+        restricted: RestrictedApis::of_http(&triton.http_restricted_api, problems),
         port_file: args.port_file.clone(),
         reserved: reserved.into_iter().filter_map(|(flag, port)| port.map(|port| (flag, port))).collect(),
+    }
+}
+
+pub(super) fn request_limits(args: &ServeArgs, bounds: &mut Bounds) -> RequestLimits {
+    RequestLimits {
+        body_bytes_max: bounds.within("http_max_input_size", args.http_max_input_size, 64 << 20, (1, 4 << 30)),
+        in_flight_max: bounds.within("max_in_flight", args.max_in_flight, 4096, (1, 1 << 20)),
+        connections_max: bounds.within("max_connections", args.max_connections, 8192, (1, 1 << 20)),
+        timeout: bounds.millis("request_timeout_ms", args.request_timeout_ms, 30_000, (1, 3_600_000)),
     }
 }
 

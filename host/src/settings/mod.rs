@@ -8,6 +8,7 @@ mod bounds;
 mod control;
 mod foreign;
 mod groups;
+mod grpc;
 mod restricted;
 mod triton;
 
@@ -25,7 +26,8 @@ pub use backend::{EngineSettings, RateLimitSettings};
 use bounds::Bounds;
 pub use control::{ModelControl, StartupModels};
 pub use foreign::ForeignArgs;
-use groups::{listen, load_settings, log_level, rescan_interval, sandbox_limits};
+use groups::{listen, load_settings, log_level, request_limits, rescan_interval, sandbox_limits};
+pub use grpc::{CompressionLevel, ConnectionAge, GrpcArgs, GrpcSettings, TlsFiles};
 pub use restricted::{ApiKind, RequiredHeader, RestrictedApis};
 pub use triton::{ModelControlMode, RateLimitMode, TritonArgs};
 
@@ -42,6 +44,8 @@ pub struct Settings {
     pub onnxruntime: Option<PathBuf>,
     /// Addresses.
     pub listen: Listen,
+    /// The gRPC port.
+    pub grpc: GrpcSettings,
     /// Threads that serve requests.
     pub serving_threads: NonZeroUsize,
     /// Bounds on requests.
@@ -223,15 +227,12 @@ impl Settings {
         let triton = &args.triton;
         let serving_threads = args.serving_threads.or(triton.http_thread_count);
         let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let limits = request_limits(&args, &mut bounds);
         let settings = Self {
             listen: listen(&args, &mut problems),
             serving_threads: bounds.at_least_one("serving_threads", serving_threads, cores),
-            limits: RequestLimits {
-                body_bytes_max: bounds.within("http_max_input_size", args.http_max_input_size, 64 << 20, (1, 4 << 30)),
-                in_flight_max: bounds.within("max_in_flight", args.max_in_flight, 4096, (1, 1 << 20)),
-                connections_max: bounds.within("max_connections", args.max_connections, 8192, (1, 1 << 20)),
-                timeout: bounds.millis("request_timeout_ms", args.request_timeout_ms, 30_000, (1, 3_600_000)),
-            },
+            limits,
+            grpc: GrpcSettings::of(&args, &limits, &mut bounds, &mut problems),
             rescan: Rescan {
                 settle: bounds.millis("settle_ms", args.settle_ms, 500, (1, 600_000)),
                 settle_cap: bounds.millis("settle_cap_ms", args.settle_cap_ms, 60_000, (1, 86_400_000)),

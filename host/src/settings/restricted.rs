@@ -1,8 +1,6 @@
-//! `--http-restricted-api`: kinds of requests that must bring a header with a value, as Triton restricts them.
+//! `--http-restricted-api` and `--grpc-restricted-protocol`: kinds of requests that must bring a header with a value, as Triton restricts them.
 
 use std::collections::BTreeMap;
-
-use super::triton::TritonArgs;
 
 /// Kinds of requests, by Triton's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +37,23 @@ impl ApiKind {
         ("trace", Self::Trace),
         ("logging", Self::Logging),
     ];
+
+    /// The kind of this rpc of Triton's service; `None` where it is none that may be restricted.
+    #[must_use]
+    pub fn of_rpc(name: &str) -> Option<Self> {
+        Some(match name {
+            "ServerLive" | "ServerReady" | "ModelReady" => Self::Health,
+            "ServerMetadata" | "ModelMetadata" => Self::Metadata,
+            "ModelInfer" | "ModelStreamInfer" => Self::Inference,
+            "ModelConfig" => Self::ModelConfig,
+            "ModelStatistics" => Self::Statistics,
+            "TraceSetting" => Self::Trace,
+            "LogSettings" => Self::Logging,
+            _ if name.starts_with("Repository") => Self::ModelRepository,
+            _ if name.contains("SharedMemory") => Self::SharedMemory,
+            _ => return None,
+        })
+    }
 
     /// The kind of a request to this path; `None` where there is no such route.
     #[must_use]
@@ -82,6 +97,16 @@ pub struct RequiredHeader {
     pub value: String,
 }
 
+impl RequiredHeader {
+    /// Whether this is its value. Takes a time that says nothing of where the two differ.
+    #[must_use]
+    pub fn is_brought_by(&self, brought: &[u8]) -> bool {
+        let required = self.value.as_bytes();
+        let differences = brought.iter().zip(required).fold(0, |differences, (one, other)| differences | (one ^ other));
+        brought.len() == required.len() && differences == 0
+    }
+}
+
 impl RestrictedApis {
     /// What a request of this kind must bring.
     #[must_use]
@@ -95,22 +120,32 @@ impl RestrictedApis {
         self.required.is_empty()
     }
 
-    pub(super) fn of(args: &TritonArgs, problems: &mut Vec<String>) -> Self {
+    /// `--http-restricted-api`.
+    pub(super) fn of_http(given: &[String], problems: &mut Vec<String>) -> Self {
+        Self::of("http_restricted_api", "", given, problems)
+    }
+
+    /// `--grpc-restricted-protocol`; the header's name follows a prefix of Triton's.
+    pub(super) fn of_grpc(given: &[String], problems: &mut Vec<String>) -> Self {
+        Self::of("grpc_restricted_protocol", "triton-grpc-protocol-", given, problems)
+    }
+
+    fn of(setting: &str, prefix: &str, given: &[String], problems: &mut Vec<String>) -> Self {
         let mut apis = Self::default();
-        for text in &args.http_restricted_api {
-            if let Err(problem) = apis.add(text) {
-                problems.push(format!("http_restricted_api {}: {problem}", without_value(text)));
+        for text in given {
+            if let Err(problem) = apis.add(prefix, text) {
+                problems.push(format!("{setting} {}: {problem}", without_value(text)));
             }
         }
         apis
     }
 
-    fn add(&mut self, text: &str) -> Result<(), String> {
+    fn add(&mut self, prefix: &str, text: &str) -> Result<(), String> {
         let parts = text.split_once(':').and_then(|(kinds, header)| Some((kinds, header.split_once('=')?)));
         let Some((kinds, (name, value))) = parts.filter(|(_, (name, _))| !name.is_empty()) else {
             return Err("it must be API[,API]:HEADER=VALUE".to_owned());
         };
-        let header = RequiredHeader { name: name.to_ascii_lowercase(), value: value.to_owned() };
+        let header = RequiredHeader { name: format!("{prefix}{}", name.to_ascii_lowercase()), value: value.to_owned() };
         for kind in kinds.split(',') {
             let Some((_, known)) = ApiKind::NAMES.iter().find(|(name, _)| *name == kind) else {
                 let names: Vec<_> = ApiKind::NAMES.iter().map(|(name, _)| *name).collect();
@@ -137,9 +172,9 @@ mod tests {
     use super::*;
 
     fn apis(given: &[&str]) -> (RestrictedApis, Vec<String>) {
-        let http_restricted_api = given.iter().map(|&text| text.to_owned()).collect();
+        let given: Vec<String> = given.iter().map(|&text| text.to_owned()).collect();
         let mut problems = Vec::new();
-        (RestrictedApis::of(&TritonArgs { http_restricted_api, ..TritonArgs::default() }, &mut problems), problems)
+        (RestrictedApis::of_http(&given, &mut problems), problems)
     }
 
     #[test]
@@ -159,6 +194,23 @@ mod tests {
         assert!(problems.iter().all(|problem| !problem.contains("secret")), "{problems:?}");
         assert_eq!(problems[0], "http_restricted_api \"health\": it must be API[,API]:HEADER=VALUE");
         assert_eq!(problems[2], "http_restricted_api \"health:k=…\": the API 'health' is restricted twice");
+    }
+
+    #[test]
+    fn headers_of_grpc_have_tritons_prefix() {
+        let mut problems = Vec::new();
+        let apis = RestrictedApis::of_grpc(&["health:Key=v".to_owned(), "helth:k=v".to_owned()], &mut problems);
+        let required = apis.required(ApiKind::Health).expect("restricted");
+        assert_eq!(required.name, "triton-grpc-protocol-key");
+        assert!(problems[0].starts_with("grpc_restricted_protocol \"helth:k=…\": there is no API"), "{problems:?}");
+    }
+
+    #[test]
+    fn secrets_are_compared_whole() {
+        let header = |value: &str| RequiredHeader { name: "k".to_owned(), value: value.to_owned() };
+        assert!(header("").is_brought_by(b"") && header("secret").is_brought_by(b"secret"));
+        assert!(!header("secret").is_brought_by(b"secre") && !header("secre").is_brought_by(b"secret"));
+        assert!(!header("secret").is_brought_by(b"Secret"));
     }
 
     #[test]

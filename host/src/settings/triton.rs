@@ -132,7 +132,7 @@ pub enum RateLimitMode {
 }
 
 /// `true`, `false`, `1` or `0`, in any case, as Triton reads them.
-fn switch(text: &str) -> Result<bool, String> {
+pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "1" => Ok(true),
         "false" | "0" => Ok(false),

@@ -8,7 +8,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use airlock::http::{HttpParts, HttpState, RepositoryApi, ServerTraits, metrics_text, router};
+use airlock::http::v2_json::EXTENSIONS;
+use airlock::http::{metrics_text, router};
 use airlock::janitor::{Janitor, chore_queue};
 use airlock::metrics::Metrics;
 use airlock::registry::{ModelRegistry, PluginSlot, Release};
@@ -20,6 +21,8 @@ use airlock::repository::overrides::OverridesFolder;
 use airlock::repository::private_copy::LoadingFolder;
 use airlock::repository::reconciler::{Reconciler, ReconcilerParts};
 use airlock::repository::workshop::{Verification, Workshop};
+use airlock::repository_api::RepositoryApi;
+use airlock::serving::{ServerTraits, ServingParts, ServingState};
 use airlock::settings::{ModelControl, RequestLimits, Rescan, RestrictedApis};
 use axum::Router;
 use axum::body::Body;
@@ -49,7 +52,7 @@ pub struct Gauge {
 
 /// A server of one repository.
 pub struct Host {
-    state: Arc<HttpState>,
+    state: Arc<ServingState>,
     router: Router,
     reconciler: Reconciler,
     janitor: Janitor,
@@ -61,13 +64,14 @@ impl Host {
         let (metrics, registry) = (Metrics::new(), Arc::new(ModelRegistry::default()));
         let limits =
             RequestLimits { body_bytes_max: 1 << 20, in_flight_max: 1 << 10, connections_max: 1, timeout: PATIENCE };
-        let state = Arc::new(HttpState::new(HttpParts {
+        let state = Arc::new(ServingState::new(ServingParts {
             registry: Arc::clone(&registry),
             limits,
             metrics: metrics.clone(),
             sandbox: Arc::clone(sandbox),
             server: ServerTraits {
                 name: "airlock".to_owned(),
+                extensions: &EXTENSIONS,
                 strict_readiness: true,
                 restricted: RestrictedApis::default(),
             },

@@ -10,7 +10,17 @@ use tests::{Repository, Server, ServerOptions};
 /// `airlock serve` of an empty repository with these further arguments.
 async fn serve(folder: &Path, arguments: &[&str]) -> Result<String> {
     let repository = Repository::new()?;
-    let mut command = airlock(&["serve", "--http-port", "0", "--metrics-port", "0", "--http-address", "127.0.0.1"])?;
+    let mut command = airlock(&[
+        "serve",
+        "--http-port",
+        "0",
+        "--grpc-port",
+        "0",
+        "--metrics-port",
+        "0",
+        "--http-address",
+        "127.0.0.1",
+    ])?;
     command.arg("--model-repository").arg(repository.path()).args(["--state-dir", "state"]).args(arguments);
     command.current_dir(folder);
     finish(command).await?.expect_code(1)
@@ -82,7 +92,7 @@ async fn folders_that_cannot_serve_are_named() -> Result<()> {
         ),
     ];
     for (arguments, parts) in cases {
-        let mut command = airlock(&["serve", "--http-port", "0", "--metrics-port", "0"])?;
+        let mut command = airlock(&["serve", "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"])?;
         command.args(arguments).current_dir(folder.path());
         assert_says(&finish(command).await?.expect_code(1)?, parts);
     }
@@ -122,7 +132,18 @@ async fn without_any_library_the_three_ways_to_provide_one_are_told() -> Result<
     std::fs::copy(binary()?, &moved)?;
     let mut command = std::process::Command::new(&moved);
     command.env_clear().env("HOME", folder.path()).current_dir(folder.path());
-    command.args(["serve", "--http-port", "0", "--metrics-port", "0", "--state-dir", "state", "--model-repository"]);
+    command.args([
+        "serve",
+        "--http-port",
+        "0",
+        "--grpc-port",
+        "0",
+        "--metrics-port",
+        "0",
+        "--state-dir",
+        "state",
+        "--model-repository",
+    ]);
     command.arg(repository.path());
     let printed = finish(command).await?.expect_code(1)?;
     assert_says(&printed, &["--onnxruntime PATH", "ORT_DYLIB_PATH", "pip install onnxruntime", "Looked at: "]);

@@ -29,7 +29,18 @@ async fn a_library_finds_telemetry_disabled_when_it_is_loaded() -> Result<()> {
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-o"]).args([place("stand_in.so"), place("stand_in.c")]);
     finish(compiler).await?.expect_code(0)?;
-    let serve = ["serve", "--http-port", "0", "--metrics-port", "0", "--state-dir", "state", "--model-repository"];
+    let serve = [
+        "serve",
+        "--http-port",
+        "0",
+        "--grpc-port",
+        "0",
+        "--metrics-port",
+        "0",
+        "--state-dir",
+        "state",
+        "--model-repository",
+    ];
     for (arguments, given) in [(&serve[..], None), (&serve, Some("0")), (&["check"], None), (&["check"], Some("0"))] {
         let mut command = airlock(arguments)?;
         command.arg(repository.path()).arg("--onnxruntime").arg(place("stand_in.so")).current_dir(folder.path());

@@ -14,7 +14,8 @@ fn repository() -> Result<Repository> {
 /// Ends by itself: the exit code and what was printed.
 async fn serve(repository: &Repository, flags: &[&str]) -> Result<(Option<i32>, String)> {
     let state = tempfile::tempdir()?;
-    let mut command = airlock(&["serve", "--http-port", "0", "--metrics-port", "0", "--settle-ms", "20"])?;
+    let mut command =
+        airlock(&["serve", "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", "--settle-ms", "20"])?;
     command.arg("--model-repository").arg(repository.path()).arg("--state-dir").arg(state.path()).args(flags);
     let finished = finish(command).await?;
     Ok((finished.status.code(), format!("{}{}", finished.stdout, finished.stderr)))

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use model::ErrorCode;
 
-use super::HttpState;
 use crate::failure::RequestFailure;
 use crate::registry::Release;
+use crate::serving::ServingState;
 
 /// One request until the pipeline has it. Dropped before, it counts a client that left.
-pub(super) struct Tally<'a> {
-    state: &'a HttpState,
+pub(crate) struct Tally<'a> {
+    state: &'a ServingState,
     release: Option<Arc<Release>>,
     is_open: bool,
     body_was_read: bool,
@@ -19,32 +19,32 @@ pub(super) struct Tally<'a> {
 
 impl<'a> Tally<'a> {
     /// A request that nothing is known of yet.
-    pub(super) fn open(state: &'a HttpState) -> Self {
+    pub(crate) fn open(state: &'a ServingState) -> Self {
         Self { state, release: None, is_open: true, body_was_read: false }
     }
 
     /// It is for this release.
-    pub(super) fn pinned(&mut self, release: &Arc<Release>) {
+    pub(crate) fn pinned(&mut self, release: &Arc<Release>) {
         self.release = Some(Arc::clone(release));
     }
 
     /// Its body has been read to the end.
-    pub(super) fn body_read(&mut self) {
+    pub(crate) fn body_read(&mut self) {
         self.body_was_read = true;
     }
 
     /// Whether its body has been read; if not, the connection cannot be used again.
-    pub(super) fn body_was_read(&self) -> bool {
+    pub(crate) fn body_was_read(&self) -> bool {
         self.body_was_read
     }
 
     /// The pipeline counts it from here on.
-    pub(super) fn hand_over(&mut self) {
+    pub(crate) fn hand_over(&mut self) {
         self.is_open = false;
     }
 
     /// It ends with this failure; counted unless the pipeline has done so.
-    pub(super) fn failed(&mut self, failure: &RequestFailure) {
+    pub(crate) fn failed(&mut self, failure: &RequestFailure) {
         self.end(failure.code);
     }
 

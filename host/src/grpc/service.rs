@@ -1,0 +1,199 @@
+//! The rpcs of `inference.GRPCInferenceService`: each unwraps its message, calls what answers it, and wraps the answer.
+
+use std::sync::Arc;
+
+use model::ErrorCode;
+use tokio_util::sync::CancellationToken;
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::front::{StreamDeadline, Ticket};
+use super::infer::{Outcome, infer};
+use super::proto::EncodedConfigResponse;
+use super::proto::inference as wire;
+use super::proto::inference::grpc_inference_service_server::GrpcInferenceService;
+use super::stream::{Answers, StreamTerms, answers};
+use super::{metadata, repository};
+use crate::failure::RequestFailure;
+use crate::registry::{PluginSlot, Release};
+use crate::serving::ServingState;
+
+/// The service.
+pub(super) struct InferenceService {
+    pub(super) state: Arc<ServingState>,
+    pub(super) stream_requests_max: usize,
+    pub(super) message_bytes_max: usize,
+    pub(super) stop: CancellationToken,
+}
+
+/// What an rpc answers.
+type Answer<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl GrpcInferenceService for InferenceService {
+    type ModelStreamInferStream = Answers;
+
+    async fn server_live(&self, _: Request<wire::ServerLiveRequest>) -> Answer<wire::ServerLiveResponse> {
+        Ok(Response::new(wire::ServerLiveResponse { live: true }))
+    }
+
+    async fn server_ready(&self, _: Request<wire::ServerReadyRequest>) -> Answer<wire::ServerReadyResponse> {
+        Ok(Response::new(wire::ServerReadyResponse { ready: self.state.is_ready() }))
+    }
+
+    async fn model_ready(&self, request: Request<wire::ModelReadyRequest>) -> Answer<wire::ModelReadyResponse> {
+        let ready = metadata::is_ready(&self.state, request.get_ref())?;
+        Ok(Response::new(wire::ModelReadyResponse { ready }))
+    }
+
+    async fn server_metadata(&self, _: Request<wire::ServerMetadataRequest>) -> Answer<wire::ServerMetadataResponse> {
+        Ok(Response::new(metadata::server(&self.state)))
+    }
+
+    async fn model_metadata(
+        &self,
+        request: Request<wire::ModelMetadataRequest>,
+    ) -> Answer<wire::ModelMetadataResponse> {
+        Ok(Response::new(metadata::model(&self.state, request.get_ref())?))
+    }
+
+    async fn model_config(&self, request: Request<wire::ModelConfigRequest>) -> Answer<EncodedConfigResponse> {
+        Ok(Response::new(metadata::config(&self.state, request.get_ref())?))
+    }
+
+    async fn model_infer(&self, request: Request<wire::ModelInferRequest>) -> Answer<wire::ModelInferResponse> {
+        let (_, extensions, message) = request.into_parts();
+        let ticket = extensions.get::<Ticket>().ok_or_else(no_ticket)?;
+        ticket.take_over();
+        let Outcome { release, result } = infer(&self.state, message, ticket.deadline).await;
+        let named = |metadata: &mut MetadataMap| release.iter().for_each(|release| name_release(metadata, release));
+        match result {
+            Ok(message) => {
+                let mut response = Response::new(message);
+                named(response.metadata_mut());
+                Ok(response)
+            }
+            Err(failure) => {
+                let mut status = Status::from(failure);
+                named(status.metadata_mut());
+                Err(status)
+            }
+        }
+    }
+
+    async fn model_stream_infer(&self, request: Request<Streaming<wire::ModelInferRequest>>) -> Answer<Answers> {
+        let (metadata, extensions, requests) = request.into_parts();
+        let StreamDeadline(deadline) = *extensions.get().ok_or_else(no_ticket)?;
+        let terms = StreamTerms {
+            metadata,
+            deadline,
+            requests_max: self.stream_requests_max,
+            message_bytes_max: self.message_bytes_max,
+            stop: self.stop.clone(),
+        };
+        Ok(Response::new(answers(Arc::clone(&self.state), requests, terms)))
+    }
+
+    async fn repository_index(
+        &self,
+        request: Request<wire::RepositoryIndexRequest>,
+    ) -> Answer<wire::RepositoryIndexResponse> {
+        Ok(Response::new(repository::index(&self.state, request.get_ref()).await?))
+    }
+
+    async fn repository_model_load(
+        &self,
+        request: Request<wire::RepositoryModelLoadRequest>,
+    ) -> Answer<wire::RepositoryModelLoadResponse> {
+        repository::load(&self.state, request.into_inner()).await?;
+        Ok(Response::new(wire::RepositoryModelLoadResponse {}))
+    }
+
+    async fn repository_model_unload(
+        &self,
+        request: Request<wire::RepositoryModelUnloadRequest>,
+    ) -> Answer<wire::RepositoryModelUnloadResponse> {
+        repository::unload(&self.state, request.into_inner()).await?;
+        Ok(Response::new(wire::RepositoryModelUnloadResponse {}))
+    }
+
+    async fn model_statistics(
+        &self,
+        _: Request<wire::ModelStatisticsRequest>,
+    ) -> Answer<wire::ModelStatisticsResponse> {
+        not_served("statistics")
+    }
+
+    async fn system_shared_memory_status(
+        &self,
+        _: Request<wire::SystemSharedMemoryStatusRequest>,
+    ) -> Answer<wire::SystemSharedMemoryStatusResponse> {
+        not_served("system shared memory")
+    }
+
+    async fn system_shared_memory_register(
+        &self,
+        _: Request<wire::SystemSharedMemoryRegisterRequest>,
+    ) -> Answer<wire::SystemSharedMemoryRegisterResponse> {
+        not_served("system shared memory")
+    }
+
+    async fn system_shared_memory_unregister(
+        &self,
+        _: Request<wire::SystemSharedMemoryUnregisterRequest>,
+    ) -> Answer<wire::SystemSharedMemoryUnregisterResponse> {
+        not_served("system shared memory")
+    }
+
+    async fn cuda_shared_memory_status(
+        &self,
+        _: Request<wire::CudaSharedMemoryStatusRequest>,
+    ) -> Answer<wire::CudaSharedMemoryStatusResponse> {
+        not_served("CUDA shared memory")
+    }
+
+    async fn cuda_shared_memory_register(
+        &self,
+        _: Request<wire::CudaSharedMemoryRegisterRequest>,
+    ) -> Answer<wire::CudaSharedMemoryRegisterResponse> {
+        not_served("CUDA shared memory")
+    }
+
+    async fn cuda_shared_memory_unregister(
+        &self,
+        _: Request<wire::CudaSharedMemoryUnregisterRequest>,
+    ) -> Answer<wire::CudaSharedMemoryUnregisterResponse> {
+        not_served("CUDA shared memory")
+    }
+
+    async fn trace_setting(&self, _: Request<wire::TraceSettingRequest>) -> Answer<wire::TraceSettingResponse> {
+        not_served("trace settings")
+    }
+
+    async fn log_settings(&self, _: Request<wire::LogSettingsRequest>) -> Answer<wire::LogSettingsResponse> {
+        not_served("log settings")
+    }
+}
+
+/// Says which version and plugin generation answered.
+fn name_release(metadata: &mut MetadataMap, release: &Release) {
+    let mut insert = |key: &'static str, number: &str| {
+        if let Ok(value) = number.parse() {
+            metadata.insert(key, value);
+        }
+    };
+    insert("x-model-version", &release.version.number_text);
+    if let PluginSlot::Serving(generation) = &release.plugin {
+        insert("x-plugin-generation", &generation.number_text);
+    }
+}
+
+fn not_served<T>(what: &str) -> Answer<T> {
+    let text = format!("{what} over gRPC: not served by this version");
+    Err(RequestFailure::new(ErrorCode::NotImplemented, text).into())
+}
+
+/// The front gives each inference its ticket.
+fn no_ticket() -> Status {
+    RequestFailure::new(ErrorCode::Internal, "the request did not come through the front").into()
+}

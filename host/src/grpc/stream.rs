@@ -1,0 +1,135 @@
+//! `ModelStreamInfer`: the requests of a stream are worked on side by side, each as a task of its own so that they use every
+//! serving thread, and answered in their order. Dropping the answers, which is what happens when the client leaves, drops
+//! the tasks, and with them the requests' places in their queues.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::stream::{self, Stream, StreamExt as _};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tonic::metadata::MetadataMap;
+use tonic::{Status, Streaming};
+
+use super::infer::infer;
+use super::parameters::parameter;
+use super::proto::inference::infer_parameter::ParameterChoice;
+use super::proto::inference::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use super::status::{is_too_large, shutting_down, too_large};
+use crate::serving::ServingState;
+
+/// Answers on their way out.
+pub(super) type Answers = Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
+
+/// What a failed request does to its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FailureMode {
+    /// Its text is its answer, and the stream goes on.
+    Answer,
+    /// It ends the stream with its status.
+    End,
+}
+
+impl FailureMode {
+    /// What the client asked for when it opened the stream.
+    fn of(metadata: &MetadataMap) -> Self {
+        let value = metadata.get("triton_grpc_error").map(|value| value.as_encoded_bytes());
+        if value.is_some_and(|value| value.eq_ignore_ascii_case(b"true")) { Self::End } else { Self::Answer }
+    }
+}
+
+/// A stream and what holds for each of its requests.
+#[derive(Clone)]
+struct StreamCall {
+    state: Arc<ServingState>,
+    mode: FailureMode,
+    deadline: Option<Instant>,
+    message_bytes_max: usize,
+}
+
+/// How a stream is served.
+pub(super) struct StreamTerms {
+    /// What its client said when it opened it.
+    pub(super) metadata: MetadataMap,
+    /// When its client gives up.
+    pub(super) deadline: Option<Instant>,
+    /// Requests that are worked on at once.
+    pub(super) requests_max: usize,
+    /// Bytes of one message.
+    pub(super) message_bytes_max: usize,
+    /// Says when the server stops.
+    pub(super) stop: CancellationToken,
+}
+
+/// Answers the requests of one stream, in their order.
+pub(super) fn answers(state: Arc<ServingState>, requests: Streaming<ModelInferRequest>, terms: StreamTerms) -> Answers {
+    let StreamTerms { metadata, deadline, requests_max, message_bytes_max, stop } = terms;
+    let call = StreamCall { state, mode: FailureMode::of(&metadata), deadline, message_bytes_max };
+    let stopped = stop.clone();
+    let end = stream::once(async move { stopped.is_cancelled().then(|| Err(shutting_down())) });
+    let answers = requests
+        .take_until(stop.cancelled_owned())
+        .map(move |request| call.clone().begin(request))
+        .buffered(requests_max)
+        .chain(end.filter_map(std::future::ready));
+    Box::pin(answers)
+}
+
+impl StreamCall {
+    /// Starts work on a request; what is returned waits for its answer.
+    fn begin(
+        self,
+        request: Result<ModelInferRequest, Status>,
+    ) -> impl Future<Output = Result<ModelStreamInferResponse, Status>> {
+        // A panic ends this request alone; the stream waits for its end.
+        let task = request.map(|message| AbortOnDropHandle::new(tokio::spawn(self.clone().answer(message))));
+        async move {
+            match task {
+                Ok(task) => task.await.unwrap_or_else(|error| Err(Status::internal(error.to_string()))),
+                Err(status) if is_too_large(&status) => {
+                    let failure = too_large(self.message_bytes_max);
+                    self.state.metrics.refused(failure.code);
+                    Err(failure.into())
+                }
+                Err(status) => Err(status),
+            }
+        }
+    }
+
+    async fn answer(self, message: ModelInferRequest) -> Result<ModelStreamInferResponse, Status> {
+        let id = message.id.clone();
+        let result = match self.state.admit(self.state.limits.timeout) {
+            Ok(admitted) => {
+                let deadline = self.deadline.map_or(admitted.deadline, |deadline| deadline.min(admitted.deadline));
+                infer(&self.state, message, deadline).await.result
+            }
+            Err(failure) => {
+                self.state.metrics.refused(failure.code);
+                Err(failure)
+            }
+        };
+        match result {
+            Ok(response) => Ok(answered(String::new(), response)),
+            Err(failure) => self.failed(failure.into(), id),
+        }
+    }
+
+    fn failed(&self, status: Status, id: String) -> Result<ModelStreamInferResponse, Status> {
+        match self.mode {
+            FailureMode::End => Err(status),
+            FailureMode::Answer => {
+                let response = ModelInferResponse { id, ..ModelInferResponse::default() };
+                Ok(answered(status.message().to_owned(), response))
+            }
+        }
+    }
+}
+
+/// Each request has one answer, so each answer is its last.
+fn answered(error_message: String, mut response: ModelInferResponse) -> ModelStreamInferResponse {
+    let last = HashMap::from([("triton_final_response".to_owned(), parameter(ParameterChoice::BoolParam(true)))]);
+    response.parameters.extend(last);
+    ModelStreamInferResponse { error_message, infer_response: Some(response) }
+}
