@@ -5,19 +5,23 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use airlock::grpc::proto::inference::ModelInferRequest;
+use airlock::grpc::{DecodeContext, decode_infer};
 use airlock::http::v2_json::{InferAnswer, InferContext, parse_infer, render_infer};
 use airlock::repository::config_text::{ConfigContext, ConfigDefaults, parse_model_config};
 use airlock::repository::plugin_toml::parse_plugin_toml;
 use model::{DataType, ModelName, Signature, Tensor, TensorSpec};
 use plugin::{RuntimeConfig, SandboxRuntime};
+use prost::Message as _;
 
 /// A parser: whatever it makes of the bytes, it returns.
 type Parser = fn(&[u8]);
 
 /// The parsers by the name of their corpus and fuzz target.
 #[allow(dead_code, reason = "a fuzz target calls one function, a test all")]
-pub(crate) const ALL: [(&str, Parser); 5] = [
+pub(crate) const ALL: [(&str, Parser); 6] = [
     ("v2_json", v2_json),
+    ("grpc_infer", grpc_infer),
     ("config_pbtxt", config_pbtxt),
     ("plugin_toml", plugin_toml),
     ("onnx_structure", onnx_structure),
@@ -85,5 +89,24 @@ pub(crate) fn component(wasm: &[u8]) {
     airlock::repository::content::component_is_whole(wasm).ok();
     if let Err(error) = sandbox.compile(wasm) {
         assert!(!error.to_string().is_empty(), "a refusal has a reason");
+    }
+}
+
+/// A message of gRPC's ModelInfer. What is accepted has whole tensors with distinct names.
+pub(crate) fn grpc_infer(message: &[u8]) {
+    let spec = |name: &str, data_type| TensorSpec { name: name.into(), data_type, shape: vec![-1, 2] };
+    let inputs = vec![spec("x", DataType::Fp32), spec("s", DataType::Bytes), spec("i", DataType::Int8)];
+    let signature = Signature { inputs, outputs: vec![spec("y", DataType::Fp32)] };
+    let context = DecodeContext { model: "m", signature: &signature };
+    let Ok(message) = ModelInferRequest::decode(message) else { return };
+    match decode_infer(message, &context) {
+        Ok(request) => {
+            for (index, input) in request.inputs.iter().enumerate() {
+                assert!(request.inputs[..index].iter().all(|other| other.name() != input.name()), "a name comes twice");
+                let (name, data_type, shape, data) = input.clone().into_parts();
+                Tensor::new(name, data_type, shape, data).expect("a request that is accepted has whole tensors");
+            }
+        }
+        Err(failure) => assert!(!failure.text.is_empty(), "a refusal has a reason"),
     }
 }

@@ -42,6 +42,9 @@ class Server:
     http: str
     metrics: str
     model_repository: Path
+    # Host and port; empty where gRPC is not served.
+    grpc: str = ""
+    process: subprocess.Popen | None = None
 
     def get(self, path):
         return send(urllib.request.Request(self.http + path))
@@ -72,20 +75,21 @@ def server(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def serving(folder, repository, further_flags=()):
-    """A server of this repository that writes into `folder` and is ready; it must end well."""
+def serving(folder, repository, further_flags=(), variables=None):
+    """A server of this repository that writes into `folder` and is ready; it must end well. A test may have ended it."""
     log_path, port_file = folder / "log", folder / "ports.json"
     with open(log_path, "wb") as log:
         process = subprocess.Popen(
             [*command(repository, folder / "state", port_file), *further_flags],
-            env=environment(),
+            env=environment() | (variables or {}),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
         )
     try:
         ports = wait_until_ready(process, port_file, log_path)
-        yield Server(base(ports["http"]), base(ports["metrics"]), repository)
+        grpc = f"127.0.0.1:{ports['grpc']}" if ports["grpc"] else ""
+        yield Server(base(ports["http"]), base(ports["metrics"]), repository, grpc, process)
     finally:
         process.send_signal(signal.SIGTERM)
         try:

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::stream::{self, Stream, StreamExt as _};
+use model::ErrorCode;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -112,8 +113,15 @@ impl StreamCall {
         };
         match result {
             Ok(response) => Ok(answered(String::new(), response)),
+            // The client itself has given up by now, and reads statuses only.
+            Err(failure) if failure.code == ErrorCode::DeadlineExceeded && self.is_late() => Err(failure.into()),
             Err(failure) => self.failed(failure.into(), id),
         }
+    }
+
+    /// Whether the client of the stream has given up.
+    fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     fn failed(&self, status: Status, id: String) -> Result<ModelStreamInferResponse, Status> {
