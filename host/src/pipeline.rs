@@ -191,10 +191,10 @@ impl Run<'_> {
 ///
 /// # Errors
 /// A [`RequestFailure`] from the queue or the engine, or for tensors that do not fit the signature.
-pub async fn infer(
+pub async fn infer<N: AsRef<str>>(
     version: &LoadedVersion,
     inputs: Vec<Tensor>,
-    output_names: &[String],
+    output_names: &[N],
     waiting: Waiting,
 ) -> Result<Vec<Tensor>, RequestFailure> {
     let mut stages = Stages::begin(&version.metrics, Accounting::Counted);
@@ -203,20 +203,27 @@ pub async fn infer(
     result
 }
 
-async fn infer_timed(
+async fn infer_timed<N: AsRef<str>>(
     version: &LoadedVersion,
     inputs: Vec<Tensor>,
-    output_names: &[String],
+    output_names: &[N],
     waiting: Waiting,
     stages: &Stages<'_>,
 ) -> Result<Vec<Tensor>, RequestFailure> {
-    let invalid = |mismatch: SignatureMismatch| {
-        RequestFailure::new(ErrorCode::InvalidTensors, mismatch.text(version.model.as_str()))
-    };
+    let invalid = |mismatch: SignatureMismatch| mismatch_failure(version, &mismatch);
     let selection = version.signature.select_outputs(output_names).map_err(invalid)?;
     let (inputs, rows) = version.check_inputs(inputs).map_err(invalid)?;
     let inferred = submit(version, (inputs, rows), waiting, stages).await?;
     Ok(pick_outputs(&inferred.outputs, &selection))
+}
+
+/// Triton begins these texts with the request's id, but for names that the model does not have.
+fn mismatch_failure(version: &LoadedVersion, mismatch: &SignatureMismatch) -> RequestFailure {
+    let failure = RequestFailure::new(ErrorCode::InvalidTensors, mismatch.text(version.model.as_str()));
+    match mismatch {
+        SignatureMismatch::UnknownInput(_) | SignatureMismatch::UnknownOutput(_) => failure,
+        _ => failure.naming_request(),
+    }
 }
 
 async fn submit(
