@@ -115,6 +115,8 @@ TENSOR_CASES = [
      "[request id: 7] inference input 'x' data-type is 'INT32', but model 'rows_fp32' expects 'FP32'"),
     (request(tensor(datatype="FLOAT")), "invalid datatype for input x ('FLOAT' is none of BOOL, UINT8, UINT16, UINT32, "
      "UINT64, INT8, INT16, INT32, INT64, FP16, BF16, FP32, FP64, BYTES)"),
+    (request(tensor(shape=[], data=[1])),
+     NO_ID + "input 'x' has no shape but model requires batch dimension for 'rows_fp32'"),
     (request(tensor(shape=[2])), NO_ID + "unexpected shape for input 'x' for model 'rows_fp32'. Expected [-1,-1], got [2]"),
     (request(tensor(shape=[1, 1, 2])),
      NO_ID + "unexpected shape for input 'x' for model 'rows_fp32'. Expected [-1,-1], got [1,1,2]"),

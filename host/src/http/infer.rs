@@ -143,7 +143,9 @@ pub(super) struct Inferred {
 impl Inferred {
     pub(super) fn answer<'a>(&'a self, version: &'a LoadedVersion) -> InferAnswer<'a> {
         let Self { id, outputs } = self;
-        InferAnswer { model: version.model.as_str(), version: &version.number_text, id: id.as_deref(), outputs }
+        // As in Triton, an id without a character is none.
+        let id = id.as_deref().filter(|id| !id.is_empty());
+        InferAnswer { model: version.model.as_str(), version: &version.number_text, id, outputs }
     }
 }
 

@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use model::ErrorCode;
 use prometheus::IntGauge;
 use tokio::sync::SemaphorePermit;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::HttpState;
 use super::answer::REQUEST_ID;
@@ -74,13 +74,18 @@ fn timeout(headers: &HeaderMap, max: Duration) -> Result<Duration, RequestFailur
 /// [`ErrorCode::BodyTooLarge`], [`ErrorCode::DeadlineExceeded`], too many chunks, or a body that broke off.
 pub(super) async fn read_body(
     state: &HttpState,
-    (headers, body): (&HeaderMap, Body),
+    (headers, mut body): (&HeaderMap, Body),
     deadline: Instant,
     what: &'static str,
 ) -> Result<Bytes, RequestFailure> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     let bounds = BodyBounds { what, announced, bytes_max: state.limits.body_bytes_max };
-    match tokio::time::timeout_at(deadline, bounds.read(body)).await {
+    match timeout_at(deadline, bounds.read(&mut body)).await {
+        Ok(Err(failure)) if failure.code == ErrorCode::BodyTooLarge => {
+            // The answer goes out either way; this only gives its client the time to come and read it.
+            timeout_at(deadline, bounds.discard(&mut body)).await.ok();
+            Err(failure)
+        }
         Ok(outcome) => outcome,
         Err(_) => Err(RequestFailure::new(ErrorCode::DeadlineExceeded, "the body did not arrive in time")),
     }
@@ -95,7 +100,7 @@ struct BodyBounds {
 }
 
 impl BodyBounds {
-    async fn read(&self, mut body: Body) -> Result<Bytes, RequestFailure> {
+    async fn read(&self, body: &mut Body) -> Result<Bytes, RequestFailure> {
         if self.announced.is_some_and(|length| length > self.bytes_max) {
             return Err(self.too_large());
         }
@@ -115,6 +120,19 @@ impl BodyBounds {
             whole.push(data, self.announced);
         }
         Ok(whole.into_bytes())
+    }
+
+    /// Reads on and forgets, as far as a body that fits would go: most clients write to the end before they look for an
+    /// answer, and would see nothing but a connection that broke.
+    async fn discard(&self, body: &mut Body) {
+        let mut left = self.bytes_max;
+        while let Some(Ok(frame)) = body.frame().await {
+            let read = frame.data_ref().map_or(0, Bytes::len);
+            if read > left {
+                return;
+            }
+            left -= read;
+        }
     }
 
     fn too_large(&self) -> RequestFailure {

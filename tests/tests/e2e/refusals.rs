@@ -151,14 +151,14 @@ async fn bodies_and_headers() -> Result<()> {
             infer(json!({"name": "x", "shape": [1, 5], "datatype": "FP32", "data": [1, 2, 3, 4, 5]})),
             400,
             "invalid_tensors",
-            "unexpected shape for input 'x' for model 'scaler'. Expected [-1,4], got [1,5]",
+            "[request id: <id_unknown>] unexpected shape for input 'x' for model 'scaler'. Expected [-1,4], got [1,5]",
         ),
         Case::post(
             "/v2/models/scaler/infer",
             infer(json!({"name": "x", "shape": [1, 4], "datatype": "INT32", "data": [1, 2, 3, 4]})),
             400,
             "invalid_tensors",
-            "inference input 'x' data-type is 'INT32', but model 'scaler' expects 'FP32'",
+            "[request id: <id_unknown>] inference input 'x' data-type is 'INT32', but model 'scaler' expects 'FP32'",
         ),
         Case::post(
             "/v2/models/scaler/infer",
