@@ -86,7 +86,8 @@ async fn a_timeout_in_the_queue_fires_while_a_batch_runs() -> Result<()> {
     }
     ensure!(waited < Duration::from_secs(2), "{waited:?}: before the running batch ends");
     running.await??.expect(200)?;
-    let dropped = server.metrics().await?.value("airlock_queue_drops_total", &[labels[0], labels[1], ("reason", "expired")]);
+    let dropped =
+        server.metrics().await?.value("airlock_queue_drops_total", &[labels[0], labels[1], ("reason", "expired")]);
     assert_eq!(dropped, 2.0);
     server.stop().await?;
     Ok(())
