@@ -13,10 +13,27 @@ use crate::repository::declared_config::DeclaredConfig;
 use crate::repository::scan::Unit;
 use crate::repository::workshop::version_file;
 
-/// A version ready to serve, and whether this job loaded it.
+/// A version ready to serve, and how it comes to be.
 pub(super) struct Ready {
     pub(super) version: Arc<LoadedVersion>,
-    pub(super) is_new: bool,
+    pub(super) origin: Origin,
+}
+
+/// How a version comes to be ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// This job loaded it.
+    Loaded,
+    /// It serves, and its files were looked at and found to be the ones it was loaded from.
+    Same,
+    /// It serves, whatever has become of its files: what was told of them stays told.
+    Kept,
+}
+
+impl Ready {
+    pub(super) fn is_new(&self) -> bool {
+        self.origin == Origin::Loaded
+    }
 }
 
 impl Assembler<'_> {
@@ -70,7 +87,7 @@ impl Assembler<'_> {
     /// What serves now stays where something that should replace it does not serve.
     fn keep_served(&self, ready: &mut BTreeMap<VersionNumber, Ready>) {
         for (number, release) in self.job.basis.served.iter().flat_map(|served| &served.releases) {
-            let version = || Ready { version: Arc::clone(&release.version), is_new: false };
+            let version = || Ready { version: Arc::clone(&release.version), origin: Origin::Kept };
             ready.entry(*number).or_insert_with(version);
         }
     }
@@ -111,13 +128,13 @@ impl Assembler<'_> {
         if let Some(version) = &current
             && self.job.moving.contains(&unit)
         {
-            return Ok(Ready { version: Arc::clone(version), is_new: false });
+            return Ok(Ready { version: Arc::clone(version), origin: Origin::Kept });
         }
         if let Some(version) = &current
             && !self.job.changed.contains(&unit)
             && same_config(version)
         {
-            return Ok(Ready { version: Arc::clone(version), is_new: false });
+            return Ok(Ready { version: Arc::clone(version), origin: Origin::Kept });
         }
         let files = &self.job.files[&unit];
         let digest = version_digest(&self.job.dir, Path::new(&number.to_string()), files)
@@ -126,10 +143,10 @@ impl Assembler<'_> {
             && version.digest == digest
             && same_config(&version)
         {
-            return Ok(Ready { version, is_new: false });
+            return Ok(Ready { version, origin: Origin::Same });
         }
         let loaded = self.workshop.load_version(config, &self.job.dir, number, digest);
-        Ok(Ready { version: Arc::new(loaded.map_err(Refusal::version)?), is_new: true })
+        Ok(Ready { version: Arc::new(loaded.map_err(Refusal::version)?), origin: Origin::Loaded })
     }
 
     pub(super) fn current_release(&self, number: VersionNumber) -> Option<&Arc<Release>> {
