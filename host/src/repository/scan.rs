@@ -284,7 +284,7 @@ mod tests {
         ] {
             write(root.path(), path);
         }
-        let labelled = "output [ { name: \"y\" label_filename: \"labels/y.csv\" }, { label_filename: \"../file\" } ]";
+        let labelled = "parameters { key: \"MD5:1/model.onnx\" value: \"0\" } output [ { name: \"y\" label_filename: \"labels/y.csv\" }, { label_filename: \"../file\" } ]";
         std::fs::write(root.path().join("m/configs/h100.pbtxt"), labelled).expect("written");
         let found = scan_repository(root.path()).expect("listed");
         assert_eq!(found.models.keys().map(ModelName::as_str).collect::<Vec<_>>(), ["m"]);

@@ -98,7 +98,7 @@ async fn reload(folder: ModelFolder, model: Vec<u8>, mut metrics: tests::http::C
         bytes.extend(text.as_bytes());
         folder.write("1/model.onnx", &bytes)?;
         loop {
-            let page = tests::Reading::parse(&metrics.get("/metrics").await?.text())?;
+            let page = tests::metrics::Reading::parse(&metrics.get("/metrics").await?.text())?;
             let loaded = page.value("airlock_engine_loads_total", &[("model", NEIGHBOUR)]);
             if loaded > seen {
                 seen = loaded;
