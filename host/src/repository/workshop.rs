@@ -138,7 +138,10 @@ impl Workshop {
             config: config.batching.clone(),
             execution: config.execution,
             instances,
-            rate_limits: self.rate_limiter.clone().map(|limiter| RateLimits { limiter, limits: config.rate_limits.clone() }),
+            rate_limits: self
+                .rate_limiter
+                .clone()
+                .map(|limiter| RateLimits { limiter, limits: config.rate_limits.clone() }),
             observer: Arc::clone(&metrics) as Arc<dyn batching::BatchObserver>,
         })
         .map_err(|error| LoadError::Unsupported(error.to_string()))?;
