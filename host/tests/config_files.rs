@@ -12,7 +12,7 @@ use airlock::registry::{LoadedVersion, ServedModel};
 use airlock::repository::config_choice::ConfigChoice;
 use airlock::repository::config_json::model_config_json;
 use common::{Host, PATIENCE};
-use engine::{OrtLoader, OrtRuntime, find_library};
+use engine::{LoaderOptions, OrtLoader, OrtRuntime, RuntimeOptions, find_library};
 use md5::{Digest as _, Md5};
 use plugin::{RuntimeConfig, SandboxRuntime};
 use serde_json::{Value, json};
@@ -55,7 +55,10 @@ impl Served {
         files.iter().for_each(|(path, content)| write(path, content.as_bytes()));
         let sandbox = SandboxRuntime::new(RuntimeConfig::new(state.path().join("cache"))).expect("a sandbox");
         let location = find_library(None).unwrap_or_else(|error| panic!("{error}"));
-        let loader = OrtLoader::new(OrtRuntime::init(&location.path).expect("the library"));
+        let loader = OrtLoader::new(
+            OrtRuntime::init(&location.path, &RuntimeOptions::default()).expect("the library"),
+            LoaderOptions::default(),
+        );
         let host = Host::start_with(choice, (repository.path(), state.path()), &sandbox, loader);
         Self { host, repository, _state: state }
     }
@@ -94,7 +97,7 @@ fn version(model: &ServedModel) -> Option<&LoadedVersion> {
 }
 
 fn has_labels(model: &ServedModel, labels: &[&str]) -> bool {
-    version(model).and_then(|version| version.labels().of("y")).is_some_and(|own| own.iter().eq(labels))
+    version(model).and_then(|version| version.labels.of("y")).is_some_and(|own| own.iter().eq(labels))
 }
 
 fn config(model: &ServedModel) -> Value {
@@ -108,7 +111,7 @@ async fn labels_are_kept_with_the_version_and_follow_their_file() {
     let served = Served::start(ConfigChoice::default(), &files);
     let model = served.until("labels", |model| has_labels(model, &["cat", "dog", "", "bird"])).await;
     assert_eq!(config(&model)["output"][0]["label_filename"], "labels.txt");
-    assert!(version(&model).expect("a version").labels().of("x").is_none());
+    assert!(version(&model).expect("a version").labels.of("x").is_none());
 
     served.write("labels.txt", "hen\n");
     served.until("other labels", |model| has_labels(model, &["hen"])).await;
@@ -158,8 +161,9 @@ async fn a_version_whose_checksum_differs_is_refused_until_one_of_the_two_is_cor
 async fn a_named_configuration_outweighs_the_plain_one_while_it_is_there() {
     let files = [("config.pbtxt", "max_batch_size: 2"), ("configs/h100.pbtxt", "max_batch_size: 64")];
     let served = Served::start(ConfigChoice::named("h100").expect("a name"), &files);
-    let batches =
-        |size: u32| move |model: &ServedModel| version(model).is_some_and(|v| v.config.max_batch_size == size);
+    let batches = |size: u32| {
+        move |model: &ServedModel| version(model).is_some_and(|v| v.config().completed.max_batch_size == size)
+    };
     served.until("the named one", batches(64)).await;
     served.write("configs/h100.pbtxt", "max_batch_size: 32");
     served.until("the named one, changed", batches(32)).await;
