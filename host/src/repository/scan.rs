@@ -1,5 +1,6 @@
-//! One look at a model repository: which models there are and which files each of their units has, by stat alone. A unit
-//! is what settles, loads and fails together: the configuration, the model-level plugin, and each version folder.
+//! One look at a model repository: which models there are and which files each of their units has, by stat alone but for
+//! the configurations, which are read for the files they name. A unit is what settles, loads and fails together: the
+//! configuration, the model-level plugin, and each version folder.
 
 use std::collections::BTreeMap;
 use std::fmt;
