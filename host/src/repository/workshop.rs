@@ -138,10 +138,7 @@ impl Workshop {
             config: config.batching.clone(),
             execution: config.execution,
             instances,
-            rate_limits: self
-                .rate_limiter
-                .clone()
-                .map(|limiter| RateLimits { limiter, limits: config.rate_limits.clone() }),
+            rate_limits: self.rate_limits(&config),
             observer: Arc::clone(&metrics) as Arc<dyn batching::BatchObserver>,
         })
         .map_err(|error| LoadError::Unsupported(error.to_string()))?;
@@ -157,6 +154,12 @@ impl Workshop {
             provider,
             chores: self.chores.clone(),
         }))
+    }
+
+    /// What the version's instances need, where that is obeyed.
+    fn rate_limits(&self, config: &ModelConfig) -> Option<RateLimits> {
+        let limiter = self.rate_limiter.clone()?;
+        Some(RateLimits { limiter, limits: config.rate_limits.clone() })
     }
 
     /// Loads the model at `file`, or at a private copy of it; errors name `file`.

@@ -135,7 +135,7 @@ impl BatchHandle {
         }
         let instances = spec.instances.len();
         let rate_limits = spec.rate_limits.take();
-        let shared = Arc::new(assemble(spec, rate_limits.is_some()));
+        let shared = Arc::new(assemble(spec));
         if let Some(limits) = &rate_limits {
             let failure = |source| StartError::RateLimit { name: shared.name.clone(), source };
             put_up_gates(&shared, limits).map_err(failure)?;
@@ -241,14 +241,16 @@ fn put_up_gates(shared: &Arc<Shared>, RateLimits { limiter, limits }: &RateLimit
             None => drop(permit),
         };
         let member = limiter.join(limit, Arc::new(deliver))?;
-        if let Some(slot) = shared.lock().slots.get_mut(index) {
+        let mut state = shared.lock();
+        state.is_limited = true;
+        if let Some(slot) = state.slots.get_mut(index) {
             slot.gate = Some(Gate::new(member));
         }
     }
     Ok(())
 }
 
-fn assemble(spec: BatcherSpec, is_limited: bool) -> Shared {
+fn assemble(spec: BatcherSpec) -> Shared {
     let runs_inline = |instance: &dyn ModelInstance| instance.completes_inline() && instance.capacity().get() == 1;
     let pace = if spec.instances.iter().all(|instance| runs_inline(&**instance)) {
         Pace::of(spec.execution)
@@ -266,7 +268,6 @@ fn assemble(spec: BatcherSpec, is_limited: bool) -> Shared {
         order: spec.config.preserve_ordering.then(Arc::default),
         config: spec.config,
         observer: spec.observer,
-        is_limited,
         origin: Instant::now(),
         bells: slots.iter().map(|_| Condvar::new()).collect(),
         drained: Condvar::new(),
@@ -278,6 +279,7 @@ fn assemble(spec: BatcherSpec, is_limited: bool) -> Shared {
             appointed: None,
             in_flight: 0,
             leased: 0,
+            is_limited: false,
             is_stopping: false,
         }),
     }

@@ -49,7 +49,7 @@ impl PaddedBatch {
     }
 
     /// Writes every input of the batch.
-    pub(crate) fn write<'a>(&self, slot: &mut dyn Slot, requests: impl Iterator<Item = Request<'a>> + Clone) {
+    pub(crate) fn write<'a>(&self, slot: &mut dyn Slot, requests: &(impl Iterator<Item = Request<'a>> + Clone)) {
         for (position, input) in self.padding.inputs().iter().enumerate() {
             let mut append = |elements: &[u8]| slot.append(position, elements);
             for (own, request) in self.own_lengths().zip(requests.clone()) {

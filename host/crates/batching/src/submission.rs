@@ -69,7 +69,7 @@ impl<'a> Submission<'a> {
         let turn = {
             let mut state = self.shared.lock();
             state.end_appointment(self.ticket);
-            self.shared.open_gate(&mut state, now);
+            state.open_gate(now);
             match state.free_instance() {
                 Some(index) if state.pace.mode() == Mode::Inline => self.shared.take(&mut state, index, now),
                 _ => Turn::passing(self.shared.dispatch(&mut state, now)),
@@ -221,7 +221,7 @@ fn queue(shared: &Arc<Shared>, now: Moment, arrival: Arrival<Waiting>) -> Result
             Some(refusal) => Err((refusal, arrival)),
             None => Ok(state.queue.push(now, arrival).unwrap_or_else(|_| unreachable!("a full queue is a refusal"))),
         };
-        shared.open_gate(&mut state, now);
+        state.open_gate(now);
         let leads = pushed.is_ok() && state.pace.mode() == Mode::Inline && state.free_instance().is_some();
         let echo = if leads { Echo::default() } else { shared.dispatch(&mut state, now) };
         (pushed.map(|ticket| (ticket, leads)), Turn::expiring(expired, echo))

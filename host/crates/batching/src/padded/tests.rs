@@ -72,7 +72,7 @@ fn write(padding: &Arc<Padding>, requests: &[(Vec<Tensor>, u64)]) -> (PaddedBatc
     let mut layout = BatchLayout { shapes: vec![vec![7; 7]; 7] };
     batch.write_layout(&mut layout, &requests[0].0, requests.iter().map(|(_, rows)| rows).sum());
     let mut slot = RecordingSlot { inputs: vec![Vec::new(); layout.shapes.len()], sources: Vec::new() };
-    batch.write(&mut slot, list());
+    batch.write(&mut slot, &list());
     (batch, Written { shapes: layout.shapes, slot })
 }
 

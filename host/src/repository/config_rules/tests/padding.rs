@@ -142,6 +142,10 @@ fn what_a_value_must_not_be_is_refused() {
     for (key, value, expected) in cases {
         problem_of(key, value, expected);
     }
+}
+
+#[test]
+fn what_is_given_twice_is_refused() {
     refused(
         &with("", &[("mask.n", ""), ("lengths.n", "")]),
         &[
