@@ -197,7 +197,7 @@ impl Workshop {
             config: config.batching.clone(),
             execution: config.execution,
             instances,
-            rate_limits: self.rate_limiter.clone().map(|limiter| RateLimits { limiter, limits: config.rate_limits() }),
+            rate_limits: self.rate_limits(&config),
             observer: Arc::clone(&metrics) as Arc<dyn batching::BatchObserver>,
             held_until: self.held_until,
         })
@@ -215,6 +215,12 @@ impl Workshop {
             provider,
             chores: self.chores.clone(),
         }))
+    }
+
+    /// What the version's instances need, where that is obeyed.
+    fn rate_limits(&self, config: &ModelConfig) -> Option<RateLimits> {
+        let limiter = self.rate_limiter.clone()?;
+        Some(RateLimits { limiter, limits: config.rate_limits() })
     }
 
     /// Loads the model at `file`, again if it does not and the settings say so.

@@ -21,8 +21,8 @@ pub(crate) struct Flight {
     /// Requests, and pieces of requests.
     passengers: Vec<Taken<Waiting>>,
     rows: u64,
-    /// `None` where inputs are taken as they are sent.
-    padded: Option<PaddedBatch>,
+    /// `None` where inputs are taken as they are sent. A flight is moved about, so what few have is boxed.
+    padded: Option<Box<PaddedBatch>>,
     /// What its instance needs in order to run; goes back with no lock held.
     permit: Option<Permit>,
     taken: Moment,
@@ -45,7 +45,7 @@ impl Flight {
     /// Writes the shapes of the batch's inputs.
     pub(crate) fn write_layout(&mut self, layout: &mut BatchLayout) {
         let padding = self.shared.padding.as_ref();
-        self.padded = padding.map(|padding| PaddedBatch::new(padding, self.requests()));
+        self.padded = padding.map(|padding| Box::new(PaddedBatch::new(padding, self.requests())));
         let first = self.passengers.first().map_or(&[][..], |passenger| &passenger.item.inputs);
         match &self.padded {
             None => {

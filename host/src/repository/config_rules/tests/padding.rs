@@ -145,7 +145,7 @@ fn what_a_value_must_not_be_is_refused() {
 }
 
 #[test]
-fn what_is_said_twice_is_refused() {
+fn what_is_given_twice_is_refused() {
     refused(
         &with("", &[("mask.n", ""), ("lengths.n", "")]),
         &[
