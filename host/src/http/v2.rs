@@ -23,9 +23,9 @@ use crate::registry::{LoadedVersion, Release};
 use crate::repository::config_json::model_config_json;
 
 /// A model, and the version where the path names one.
-type Target = Path<Vec<(String, String)>>;
+pub(super) type Target = Path<Vec<(String, String)>>;
 
-fn split(target: &Target) -> (&str, Option<&str>) {
+pub(super) fn split(target: &Target) -> (&str, Option<&str>) {
     let value = |key: &str| target.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
     (value("model").unwrap_or_default(), value("version"))
 }

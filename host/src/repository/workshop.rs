@@ -9,6 +9,7 @@ use batching::{BatchHandle, BatcherSpec, RateLimiter, RateLimits};
 use model::{LoadError, LoadRequest, LoadedModel, ModelConfig, ModelLoader, ModelName, VersionNumber};
 use plugin::{CompileError, Plugin, PluginSpec, SandboxRuntime};
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use super::checksum::ChecksumError;
 use super::config_choice::ConfigChoice;
@@ -183,11 +184,13 @@ impl Workshop {
         let checksums = declared.checksums.iter().filter(|checksum| checksum.version() == Some(number));
         checksums.into_iter().try_for_each(|checksum| checksum.verify(dir))?;
         let file = version_file(&declared.model, dir, number);
+        let started = Instant::now();
         let loaded = self.load_with_retries(&declared.model, &file, number);
         let loaded = loaded.map_err(|error| VersionError::new(declared, error))?;
         let LoadedModel { config, signature, padding, instances, provider, factory, labels } = loaded;
         self.metrics.engine_load(&config.name);
         let metrics = Arc::new(self.metrics.version(&config.name, number));
+        metrics.inference().show_load(started.elapsed());
         let signature = Arc::new(signature);
         let batch = BatchHandle::start(BatcherSpec {
             name: format!("{}/{number}", config.name),

@@ -18,6 +18,7 @@ mod refusals;
 mod serve;
 mod soak;
 mod start;
+mod statistics;
 mod stop;
 mod swap;
 mod telemetry;

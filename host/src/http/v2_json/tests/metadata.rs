@@ -41,7 +41,7 @@ fn the_servers_metadata() {
         String::from_utf8_lossy(&out),
         concat!(
             r#"{"name":"airlock","version":"0.1.0","extensions":"#,
-            r#"["model_repository","model_repository(unload_dependents)","schedule_policy","model_configuration"]}"#
+            r#"["model_repository","model_repository(unload_dependents)","schedule_policy","model_configuration","statistics"]}"#
         )
     );
 }
