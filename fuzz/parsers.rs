@@ -9,7 +9,9 @@ use airlock::classification::Classification;
 use airlock::http::v2_json::{
     EncodedOutput, Encoding, InferAnswer, InferBody, InferContext, InferRequest, V2Error, parse_infer, render_infer,
 };
+use airlock::repository::config_json::{normal_json, parse_model_config_json};
 use airlock::repository::config_text::{ConfigContext, ConfigDefaults, parse_model_config};
+use airlock::repository::declared_config::DeclaredConfig;
 use airlock::repository::plugin_toml::parse_plugin_toml;
 use bytes::Bytes;
 use model::{DataType, ModelName, Signature, Tensor, TensorSpec};
@@ -20,10 +22,11 @@ type Parser = fn(&[u8]);
 
 /// The parsers by the name of their corpus and fuzz target.
 #[allow(dead_code, reason = "a fuzz target calls one function, a test all")]
-pub(crate) const ALL: [(&str, Parser); 6] = [
+pub(crate) const ALL: [(&str, Parser); 7] = [
     ("v2_json", v2_json),
     ("v2_binary", v2_binary),
     ("config_pbtxt", config_pbtxt),
+    ("config_json", config_json),
     ("plugin_toml", plugin_toml),
     ("onnx_structure", onnx_structure),
     ("component", component),
@@ -97,6 +100,25 @@ pub(crate) fn config_pbtxt(text: &[u8]) {
             assert!(!problems.is_empty(), "a refusal has a reason");
             assert!(problems.iter().all(|problem| !problem.to_string().is_empty()));
         }
+    }
+}
+
+/// A model's configuration as JSON. Every problem has a text; what is accepted is printed in a form that is accepted, too,
+/// and printed the same again.
+pub(crate) fn config_json(text: &[u8]) {
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    let Ok(name) = ModelName::new("m") else { return };
+    let context = ConfigContext { model: &name, dir: Path::new("m"), defaults: &ConfigDefaults::default() };
+    let parse = |text: &str| parse_model_config_json(Path::new("config"), text, &context);
+    let print = |config: &DeclaredConfig| normal_json(&config.document, &config.model, &config.model.version_policy);
+    match parse(text) {
+        Ok((config, _)) => {
+            let printed = print(&config);
+            let text = std::str::from_utf8(&printed).expect("JSON is UTF-8");
+            let (again, _) = parse(text).unwrap_or_else(|problems| panic!("{text}: {problems:?}"));
+            assert_eq!(print(&again), printed, "the normal form is its own normal form");
+        }
+        Err(problems) => assert!(problems.iter().all(|problem| !problem.to_string().is_empty())),
     }
 }
 

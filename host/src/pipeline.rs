@@ -210,7 +210,10 @@ async fn infer_timed<N: AsRef<str>>(
     waiting: Waiting,
     stages: &Stages<'_>,
 ) -> Result<Vec<Tensor>, RequestFailure> {
-    let invalid = |mismatch: SignatureMismatch| mismatch_failure(version, &mismatch);
+    let invalid = |mismatch: SignatureMismatch| {
+        version.metrics.inference().failed(ErrorCode::InvalidTensors, stages.started.elapsed());
+        mismatch_failure(version, &mismatch)
+    };
     let selection = version.signature.select_outputs(output_names).map_err(invalid)?;
     let (inputs, rows) = version.check_inputs(inputs).map_err(invalid)?;
     let inferred = submit(version, (inputs, rows), waiting, stages).await?;
@@ -234,10 +237,39 @@ async fn submit(
 ) -> Result<Inferred, BatchError> {
     let Waiting { deadline, priority, timeout } = waiting;
     let request = InferenceRequest { inputs, rows, deadline: Some(deadline), priority, timeout };
-    let inferred = version.batch.submit(request).await?;
+    let mut submission = Submission { metrics: stages.metrics, started: Instant::now() };
+    let outcome = version.batch.submit(request).await;
+    submission.end(rows, outcome.as_ref());
+    let inferred = outcome?;
     stages.record(Stage::Queue, inferred.queue);
-    stages.record(Stage::Compute, inferred.compute);
+    stages.record(Stage::Compute, inferred.times.compute);
     Ok(inferred)
+}
+
+/// A client's tensors on their way through the model, for what Triton counts.
+struct Submission<'a> {
+    metrics: Option<&'a VersionMetrics>,
+    started: Instant,
+}
+
+impl Submission<'_> {
+    fn end(&mut self, rows: u64, outcome: Result<&Inferred, &BatchError>) {
+        let Some(metrics) = self.metrics.take() else { return };
+        let time = self.started.elapsed();
+        match outcome {
+            Ok(inferred) => metrics.inference().succeeded(rows, inferred, time),
+            Err(error) => metrics.inference().failed(RequestFailure::from(error.clone()).code, time),
+        }
+    }
+}
+
+impl Drop for Submission<'_> {
+    /// Dropped before its end: the client left.
+    fn drop(&mut self) {
+        if let Some(metrics) = self.metrics {
+            metrics.inference().failed(ErrorCode::Cancelled, self.started.elapsed());
+        }
+    }
 }
 
 /// The outputs at `selection`, in its order; the data is shared, not copied.

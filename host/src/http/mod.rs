@@ -12,6 +12,7 @@ mod repository;
 mod request;
 mod restrict;
 pub mod server;
+mod statistics;
 mod tally;
 mod v2;
 pub mod v2_json;
@@ -133,7 +134,10 @@ pub fn router(state: Arc<HttpState>) -> Router {
         .route("/v2", get(v2::server_metadata))
         .route("/v2/health/live", get(v2::live))
         .route("/v2/health/ready", get(v2::ready))
+        .route("/v2/models/stats", get(statistics::all))
         .route("/v2/models/{model}", get(v2::model_metadata))
+        .route("/v2/models/{model}/stats", get(statistics::of_model))
+        .route("/v2/models/{model}/versions/{version}/stats", get(statistics::of_model))
         .route("/v2/models/{model}/ready", get(v2::model_ready))
         .route("/v2/models/{model}/config", get(v2::model_config))
         .route("/v2/models/{model}/infer", post(infer::infer))

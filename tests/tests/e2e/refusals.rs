@@ -109,7 +109,8 @@ async fn routes_models_and_versions() -> Result<()> {
 
 #[tokio::test]
 async fn bodies_and_headers() -> Result<()> {
-    const TOO_LARGE: &str = "the body is larger than 10000 bytes; raise --http-max-input-size to allow it";
+    const TOO_LARGE: &str = "request body size of 10001 bytes exceeds the maximum allowed input size of 10000 bytes. \
+                             Use --http-max-input-size to increase the limit.";
     const TIMEOUT: &str = "X-Request-Timeout-Ms is \"0\"; it must be a number of milliseconds from 1 up";
     let infer = |tensor: serde_json::Value| json!({"inputs": [tensor]}).to_string();
     let predict = "/v1/models/scaler:predict";
