@@ -239,6 +239,7 @@ fn serving_state(
             extensions: &EXTENSIONS,
             strict_readiness: settings.strict_readiness,
             restricted: settings.listen.restricted.clone(),
+            forwarded_headers: settings.forwarded_headers.clone(),
         },
         repository: RepositoryApi {
             roots: settings.repositories.clone(),

@@ -191,10 +191,10 @@ impl Run<'_> {
 ///
 /// # Errors
 /// A [`RequestFailure`] from the queue or the engine, or for tensors that do not fit the signature.
-pub async fn infer(
+pub async fn infer<N: AsRef<str>>(
     version: &LoadedVersion,
     inputs: Vec<Tensor>,
-    output_names: &[String],
+    output_names: &[N],
     waiting: Waiting,
 ) -> Result<Vec<Tensor>, RequestFailure> {
     let mut stages = Stages::begin(&version.metrics, Accounting::Counted);
@@ -203,20 +203,30 @@ pub async fn infer(
     result
 }
 
-async fn infer_timed(
+async fn infer_timed<N: AsRef<str>>(
     version: &LoadedVersion,
     inputs: Vec<Tensor>,
-    output_names: &[String],
+    output_names: &[N],
     waiting: Waiting,
     stages: &Stages<'_>,
 ) -> Result<Vec<Tensor>, RequestFailure> {
     let invalid = |mismatch: SignatureMismatch| {
-        RequestFailure::new(ErrorCode::InvalidTensors, mismatch.text(version.model.as_str()))
+        version.metrics.inference().failed(ErrorCode::InvalidTensors, stages.started.elapsed());
+        mismatch_failure(version, &mismatch)
     };
     let selection = version.signature.select_outputs(output_names).map_err(invalid)?;
     let (inputs, rows) = version.check_inputs(inputs).map_err(invalid)?;
     let inferred = submit(version, (inputs, rows), waiting, stages).await?;
     Ok(pick_outputs(&inferred.outputs, &selection))
+}
+
+/// Triton begins these texts with the request's id, but for names that the model does not have.
+fn mismatch_failure(version: &LoadedVersion, mismatch: &SignatureMismatch) -> RequestFailure {
+    let failure = RequestFailure::new(ErrorCode::InvalidTensors, mismatch.text(version.model.as_str()));
+    match mismatch {
+        SignatureMismatch::UnknownInput(_) | SignatureMismatch::UnknownOutput(_) => failure,
+        _ => failure.naming_request(),
+    }
 }
 
 async fn submit(
@@ -227,10 +237,39 @@ async fn submit(
 ) -> Result<Inferred, BatchError> {
     let Waiting { deadline, priority, timeout } = waiting;
     let request = InferenceRequest { inputs, rows, deadline: Some(deadline), priority, timeout };
-    let inferred = version.batch.submit(request).await?;
+    let mut submission = Submission { metrics: stages.metrics, started: Instant::now() };
+    let outcome = version.batch.submit(request).await;
+    submission.end(rows, outcome.as_ref());
+    let inferred = outcome?;
     stages.record(Stage::Queue, inferred.queue);
-    stages.record(Stage::Compute, inferred.compute);
+    stages.record(Stage::Compute, inferred.times.compute);
     Ok(inferred)
+}
+
+/// A client's tensors on their way through the model, for what Triton counts.
+struct Submission<'a> {
+    metrics: Option<&'a VersionMetrics>,
+    started: Instant,
+}
+
+impl Submission<'_> {
+    fn end(&mut self, rows: u64, outcome: Result<&Inferred, &BatchError>) {
+        let Some(metrics) = self.metrics.take() else { return };
+        let time = self.started.elapsed();
+        match outcome {
+            Ok(inferred) => metrics.inference().succeeded(rows, inferred, time),
+            Err(error) => metrics.inference().failed(RequestFailure::from(error.clone()).code, time),
+        }
+    }
+}
+
+impl Drop for Submission<'_> {
+    /// Dropped before its end: the client left.
+    fn drop(&mut self) {
+        if let Some(metrics) = self.metrics {
+            metrics.inference().failed(ErrorCode::Cancelled, self.started.elapsed());
+        }
+    }
 }
 
 /// The outputs at `selection`, in its order; the data is shared, not copied.

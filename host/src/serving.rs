@@ -15,7 +15,7 @@ use crate::failure::RequestFailure;
 use crate::metrics::Metrics;
 use crate::registry::ModelRegistry;
 use crate::repository_api::RepositoryApi;
-use crate::settings::{RequestLimits, RestrictedApis};
+use crate::settings::{HeaderPattern, RequestLimits, RestrictedApis};
 
 /// What every route and every rpc can reach.
 pub struct ServingState {
@@ -48,6 +48,8 @@ pub struct ServerTraits {
     pub strict_readiness: bool,
     /// What HTTP requests must bring.
     pub restricted: RestrictedApis,
+    /// Which headers become parameters of an inference request over HTTP.
+    pub forwarded_headers: Option<HeaderPattern>,
 }
 
 /// What a [`ServingState`] is made of.

@@ -12,6 +12,8 @@
 //!     input { name: "a" data_type: TYPE_FP32 dims: 0 }
 //! expect:                             all errors, or `accepted`, all warnings, and fields of the normal form
 //!     error 1:41: input[0].dims: …
+//! fixed:                              optional: the same with the fixes made, which is accepted and loads
+//!     input { name: "a" data_type: TYPE_FP32 dims: 2 }
 //! ```
 //!
 //! Where a correction is offered it is pasted, and the model must load.
@@ -128,7 +130,11 @@ fn every_configuration_becomes_what_its_case_says() {
     );
     let mut wrong = String::new();
     for case in all_cases() {
-        let got = Trial::new(&case, &loader).run();
+        let trial = Trial::new(&case, &loader);
+        let got = trial.run();
+        if let Some(fixed) = &case.fixed {
+            trial.loads(fixed);
+        }
         if got != case.expected {
             wrong.push_str(&format!("case: {}\nexpect:\n    {}\n", case.name, got.join("\n    ")));
         }
@@ -197,13 +203,17 @@ impl<'c> Trial<'c> {
             vec![format!("refused {}", error.to_string().replace(&*self.folder.path().to_string_lossy(), "DIR"))];
         if let VersionError::Disagrees(correction) = error {
             let lines = correction.lines();
-            let text = paste::paste(&self.case.config, &lines);
-            let (corrected, _) =
-                self.parse(&text).unwrap_or_else(|problems| panic!("{}: {problems:?}\n{text}", self.case.name));
-            self.load(&corrected).unwrap_or_else(|error| panic!("{}: {error}\n{text}", self.case.name));
+            self.loads(&paste::paste(&self.case.config, &lines));
             told.extend(lines.into_iter().map(|line| format!("write {line}")));
         }
         told
+    }
+
+    /// A configuration made right, in whichever way.
+    fn loads(&self, text: &str) {
+        let name = &self.case.name;
+        let (declared, _) = self.parse(text).unwrap_or_else(|problems| panic!("{name}: {problems:?}\n{text}"));
+        self.load(&declared).unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
     }
 
     fn shown(&self, problem: &Problem) -> String {

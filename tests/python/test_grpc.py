@@ -27,6 +27,11 @@ from grpc_models import (
 )
 
 
+LABELLED = """max_batch_size: 4
+input { name: "x" data_type: TYPE_FP32 dims: [ -1 ] }
+output { name: "y" data_type: TYPE_FP32 dims: [ -1 ] label_filename: "labels.txt" }"""
+
+
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
     repository = tmp_path_factory.mktemp("repository")
@@ -36,6 +41,8 @@ def running(tmp_path_factory):
     add_model(repository, "add", "add", "max_batch_size: 8 dynamic_batching { preferred_batch_size: [ 8 ] }")
     add_model(repository, "scalar", "scalar", "max_batch_size: 0")
     add_model(repository, "two_outputs", "fraud_mlp")
+    labelled = add_model(repository, "labelled", "identity_fp32", LABELLED)
+    (labelled / "labels.txt").write_text("one\ntwo\nthree\n")
     add_scaler_with_plugin(repository, "scaler")
     flags = ["--model-control-mode=explicit", "--load-model=*"]
     with serving(tmp_path_factory.mktemp("airlock"), repository, flags) as server:
@@ -214,6 +221,32 @@ def test_load_with_files_and_a_configuration(client):
     client.unload_model("only_sent")
 
 
+def test_classes_with_labels(client):
+    x = np.array([[0.5, 2.0, 1.0]], dtype=np.float32)
+    asked = [triton.InferRequestedOutput("y", class_count=2)]
+    result = client.infer("labelled", [triton_input("x", x, "FP32")], outputs=asked)
+    assert result.as_numpy("y").tolist() == [[b"2.000000:1:two", b"1.000000:2:three"]]
+
+
+def test_statistics_count_what_was_asked(client, running):
+    a = np.zeros((3, 2), dtype=np.float32)
+
+    def counts():
+        [statistics] = client.get_inference_statistics("add", "1").model_stats
+        phases = statistics.inference_stats
+        assert statistics.inference_count == sum(batch.batch_size * batch.compute_infer.count for batch in statistics.batch_stats)
+        return statistics.inference_count, statistics.execution_count, phases.success.count, phases.fail.count
+
+    before = counts()
+    client.infer("add", [triton_input("a", a, "FP32"), triton_input("b", a, "FP32")])
+    with pytest.raises(InferenceServerException):
+        client.infer("add", [triton_input("a", a, "FP32")])
+    assert [after - earlier for after, earlier in zip(counts(), before, strict=True)] == [3, 1, 1, 1]
+    over_http = running.get("/v2/models/add/stats").json()["model_stats"][0]
+    assert over_http["inference_count"] == counts()[0]
+    assert {statistics.name for statistics in client.get_inference_statistics().model_stats} >= {"add", "scaler"}
+
+
 def test_async_infer_calls_back(client):
     x = values("INT64", (1, 3))
     done, answers = threading.Event(), []
@@ -257,7 +290,7 @@ def test_every_call_of_the_asyncio_client(running):
             asked = [client.infer("identity_fp32", [triton_input("x", array, "FP32")]) for array in arrays]
             for array, result in zip(arrays, await asyncio.gather(*asked), strict=True):
                 assert_same_bits(result.as_numpy("y"), array)
-            for call in (client.get_inference_statistics, client.get_system_shared_memory_status):
+            for call in (client.get_trace_settings, client.get_system_shared_memory_status):
                 with pytest.raises(InferenceServerException) as refused:
                     await call()
                 assert refused.value.status() == "StatusCode.UNIMPLEMENTED"

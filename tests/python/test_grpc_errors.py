@@ -67,6 +67,14 @@ def output(name, **parameters):
     return message
 
 
+def output_with_text(name, **parameters):
+    message = add()
+    entry = message.outputs.add(name=name)
+    for key, value in parameters.items():
+        entry.parameters[key].string_param = value
+    return message
+
+
 def strings(raw, shape=(1, 2)):
     inputs = [raw_input("x", "BYTES", list(shape))]
     return service_pb2.ModelInferRequest(model_name="strings", inputs=inputs, raw_input_contents=[raw])
@@ -280,7 +288,7 @@ INFER = {
         strings(b"\x05\x00\x00\x00abc"),
         INVALID,
         UNKNOWN + "incomplete string data for inference input 'x' for model 'strings', expecting string of length 5 but "
-        "only 3 bytes available. Please make sure the string data is in one buffer.",
+        "only 3 bytes available. Please make sure the string is in one buffer.",
     ),
     "priority a text": (
         parameter("priority", string_param="high"),
@@ -329,10 +337,20 @@ INFER = {
         UNIMPLEMENTED,
         "input 'a' names a shared memory region, which gRPC does not serve yet; send its bytes in raw_input_contents",
     ),
-    "classification": (
-        output("sum", classification=2),
+    "no class": (
+        output("sum", classification=0),
+        INVALID,
+        "invalid value for 'classification' parameter, expected >= 0",
+    ),
+    "classes as a text": (
+        output_with_text("sum", classification="two"),
+        INVALID,
+        "invalid value type for 'classification' parameter, expected int64_param",
+    ),
+    "an output in shared memory": (
+        output_with_text("sum", shared_memory_region="region"),
         UNIMPLEMENTED,
-        "output 'sum' asks for classification, which gRPC does not serve yet; leave it out",
+        "output 'sum' asks for shared memory, which gRPC does not serve yet; leave it out",
     ),
     "more inputs than anybody has": (
         named(100, *[f"x{number}" for number in range(100)]),
@@ -434,6 +452,18 @@ OTHERS = {
         INVALID,
         "failed to get model version from specified version string 'x', version should be an integral value > 0",
     ),
+    "statistics of no model": (
+        "ModelStatistics",
+        service_pb2.ModelStatisticsRequest(name="m"),
+        INVALID,
+        "Request for unknown model: 'm' is not found",
+    ),
+    "statistics of no version": (
+        "ModelStatistics",
+        service_pb2.ModelStatisticsRequest(name="add", version="9"),
+        NOT_FOUND,
+        "Request for unknown model: 'add' version 9 is not found",
+    ),
     "index of a named repository": (
         "RepositoryIndex",
         service_pb2.RepositoryIndexRequest(repository_name="r"),
@@ -484,7 +514,6 @@ OTHERS = {
     ),
 }
 NOT_SERVED = {
-    "ModelStatistics": "statistics",
     "SystemSharedMemoryStatus": "system shared memory",
     "SystemSharedMemoryRegister": "system shared memory",
     "SystemSharedMemoryUnregister": "system shared memory",

@@ -205,6 +205,12 @@ impl Server {
         Client::new(self.http)
     }
 
+    /// A new connection to its metrics port.
+    #[must_use]
+    pub fn client_of_metrics(&self) -> Client {
+        Client::new(self.metrics)
+    }
+
     /// Asks once, on a connection of its own.
     ///
     /// # Errors

@@ -2,18 +2,20 @@
 //! release answered.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use model::ErrorCode;
+use model::{ErrorCode, Tensor};
 use tokio::time::Instant;
 
 use super::decode::{DecodeContext, decode_infer};
 use super::encode::InferAnswer;
 use super::predict;
 use super::proto::inference::{ModelInferRequest, ModelInferResponse};
+use crate::classification::{Classification, ClassificationError};
 use crate::failure::RequestFailure;
 use crate::pipeline::{self, Waiting};
-use crate::registry::Release;
+use crate::registry::{LoadedVersion, Release};
 use crate::serving::ServingState;
 use crate::tally::Tally;
 
@@ -69,12 +71,19 @@ async fn infer_pinned(
     tally.hand_over();
     let waiting = Waiting { deadline, priority: request.parameters.priority, timeout: request.parameters.timeout };
     let outputs = pipeline::infer(version, request.inputs, &request.outputs, waiting).await;
-    let outputs = outputs.map_err(|failure| with_id(failure, &request.id))?;
+    let outputs = outputs.map_err(|failure| failure.with_request_id(Some(&request.id)))?;
+    let asked = outputs.into_iter().enumerate().map(|(position, output)| {
+        match request.outputs.get(position).and_then(|asked| asked.classes) {
+            Some(classes) => ranked(version, &output, classes),
+            None => Ok(output),
+        }
+    });
+    let outputs = asked.collect::<Result<_, _>>()?;
     InferAnswer { version, id: request.id, outputs, parameters: HashMap::new() }.encode()
 }
 
-/// Triton puts the request's id before what its core finds wrong, but for names that the model does not have.
-fn with_id(failure: RequestFailure, id: &str) -> RequestFailure {
-    let is_of_a_name = failure.text.starts_with("unexpected inference ");
-    if failure.code == ErrorCode::InvalidTensors && !is_of_a_name { failure.naming_request(id) } else { failure }
+/// The highest classes of an output.
+fn ranked(version: &LoadedVersion, output: &Tensor, classes: NonZeroU64) -> Result<Tensor, ClassificationError> {
+    let labels = version.labels.of(output.name()).map(|labels| &labels[..]);
+    Classification { classes, labels, has_batch_dimension: version.has_batch_dimension() }.rank(output)
 }

@@ -18,9 +18,10 @@ pub mod proto;
 mod repository;
 pub mod server;
 mod service;
+mod statistics;
 mod status;
 mod stream;
 pub mod tls;
 
-pub use decode::{DecodeContext, InferRequest, decode_infer};
+pub use decode::{DecodeContext, InferRequest, RequestedOutput, decode_infer};
 pub use front::{FrontParts, GrpcFront};

@@ -2,6 +2,7 @@
 //! Triton's.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use model::ErrorCode;
@@ -67,6 +68,21 @@ impl RequestParameters {
             _ => return wrong("int64_param, bool_param, or string_param"),
         }
         Ok(())
+    }
+}
+
+/// How many classes of each row an output's parameters ask for.
+///
+/// # Errors
+/// Triton's text for a value of another type, and for none.
+pub(super) fn classes(parameters: &HashMap<String, InferParameter>) -> Result<Option<NonZeroU64>, RequestFailure> {
+    match parameters.get("classification").map(|parameter| &parameter.parameter_choice) {
+        None => Ok(None),
+        Some(Some(ParameterChoice::Int64Param(count))) => {
+            let count = u64::try_from(*count).ok().and_then(NonZeroU64::new).map(Some);
+            count.ok_or_else(|| malformed("invalid value for 'classification' parameter, expected >= 0".to_owned()))
+        }
+        Some(_) => Err(malformed("invalid value type for 'classification' parameter, expected int64_param".to_owned())),
     }
 }
 

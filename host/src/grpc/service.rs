@@ -12,6 +12,7 @@ use super::infer::{Outcome, infer};
 use super::proto::EncodedConfigResponse;
 use super::proto::inference as wire;
 use super::proto::inference::grpc_inference_service_server::GrpcInferenceService;
+use super::statistics::statistics;
 use super::stream::{Answers, StreamTerms, answers};
 use super::{metadata, repository};
 use crate::failure::RequestFailure;
@@ -119,9 +120,9 @@ impl GrpcInferenceService for InferenceService {
 
     async fn model_statistics(
         &self,
-        _: Request<wire::ModelStatisticsRequest>,
+        request: Request<wire::ModelStatisticsRequest>,
     ) -> Answer<wire::ModelStatisticsResponse> {
-        not_served("statistics")
+        Ok(Response::new(statistics(&self.state, request.get_ref())?))
     }
 
     async fn system_shared_memory_status(

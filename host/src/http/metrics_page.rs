@@ -78,6 +78,7 @@ fn show_model(state: &ServingState, model: &ServedModel) {
             inline: snapshot.mode == Mode::Inline,
         };
         metrics.show_queue(&model.name, version.number, &queue);
+        version.metrics.inference().show_pending(snapshot.queued_requests);
         if let Some(generation) = release.generation() {
             generations.entry(generation.number).or_insert_with(|| generation.plugin.snapshot());
         }

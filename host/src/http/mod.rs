@@ -2,12 +2,17 @@
 //! business rule here. [`router`] is the whole application as a `tower` service, so tests call it without a socket.
 
 mod answer;
+mod coding;
+mod forward;
+mod generate;
+mod infer;
 mod metrics_page;
 mod predict;
 mod repository;
 mod request;
 mod restrict;
 pub mod server;
+mod statistics;
 mod v2;
 pub mod v2_json;
 
@@ -31,14 +36,21 @@ pub fn router(state: Arc<ServingState>) -> Router {
         .route("/v2", get(v2::server_metadata))
         .route("/v2/health/live", get(v2::live))
         .route("/v2/health/ready", get(v2::ready))
+        .route("/v2/models/stats", get(statistics::all))
         .route("/v2/models/{model}", get(v2::model_metadata))
+        .route("/v2/models/{model}/stats", get(statistics::of_model))
+        .route("/v2/models/{model}/versions/{version}/stats", get(statistics::of_model))
         .route("/v2/models/{model}/ready", get(v2::model_ready))
         .route("/v2/models/{model}/config", get(v2::model_config))
-        .route("/v2/models/{model}/infer", post(v2::infer))
+        .route("/v2/models/{model}/infer", post(infer::infer))
+        .route("/v2/models/{model}/generate", post(generate::generate))
+        .route("/v2/models/{model}/generate_stream", post(generate::generate_stream))
         .route("/v2/models/{model}/versions/{version}", get(v2::model_metadata))
         .route("/v2/models/{model}/versions/{version}/ready", get(v2::model_ready))
         .route("/v2/models/{model}/versions/{version}/config", get(v2::model_config))
-        .route("/v2/models/{model}/versions/{version}/infer", post(v2::infer))
+        .route("/v2/models/{model}/versions/{version}/infer", post(infer::infer))
+        .route("/v2/models/{model}/versions/{version}/generate", post(generate::generate))
+        .route("/v2/models/{model}/versions/{version}/generate_stream", post(generate::generate_stream))
         .route("/v2/repository/index", post(repository::index))
         .route("/v2/repository/models/{model}/load", post(repository::load))
         .route("/v2/repository/models/{model}/unload", post(repository::unload))

@@ -82,7 +82,7 @@ async fn unload_model(state: &ServingState, model: &str, request: Request<Body>)
 async fn read(state: &ServingState, request: Request<Body>) -> Result<RepositoryRequest, RequestFailure> {
     let (parts, body) = request.into_parts();
     let admitted = admit(state, &parts.headers)?;
-    let body = read_body(state, &parts.headers, body, admitted.deadline).await?;
+    let body = read_body(state, (&parts.headers, body), admitted.deadline, "request JSON").await?;
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(RepositoryRequest::default());
     }

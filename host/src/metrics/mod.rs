@@ -1,9 +1,11 @@
 //! Everything `/metrics` shows: the names as consts, the families, and the handles of one model version resolved once
 //! so that no request looks a label up. Owned by the app; others hold clones of the handles.
 
+mod inference;
 pub mod names;
 mod observations;
 mod sandbox;
+mod triton;
 mod version;
 
 use model::{ErrorCode, ModelName, VersionNumber};
@@ -12,9 +14,12 @@ use prometheus::{
     exponential_buckets,
 };
 
+pub use inference::{BatchCounts, FailureReason, InferenceCounters, InferenceSnapshot, PhaseCounts, TimedCount};
 use observations::Observations;
 pub use sandbox::SandboxGauges;
 use sandbox::SandboxMetrics;
+pub use triton::TritonMetrics;
+use triton::TritonSeries;
 pub use version::{Stage, VersionMetrics};
 
 /// Outcome of one attempt to publish something.
@@ -47,6 +52,7 @@ impl SwapOutcome {
 #[derive(Clone)]
 pub struct Metrics {
     registry: Registry,
+    triton: TritonSeries,
     stage: HistogramVec,
     batch_rows: HistogramVec,
     requests: IntCounterVec,
@@ -95,9 +101,15 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Registers every family.
+    /// Registers every family, with Triton's default ones of its own.
     #[must_use]
     pub fn new() -> Self {
+        Self::with(TritonMetrics::default())
+    }
+
+    /// Registers every family, with these of Triton's.
+    #[must_use]
+    pub fn with(triton: TritonMetrics) -> Self {
         let registry = Registry::new();
         let r = &registry;
         let counters = |name, help, labels: &[&str]| registered(r, IntCounterVec::new(Opts::new(name, help), labels));
@@ -108,6 +120,7 @@ impl Metrics {
         };
         let version: &[&str] = &["model", "version"];
         let this = Self {
+            triton: registered(r, Ok(TritonSeries::new(triton))),
             stage: histograms(
                 names::STAGE_DURATION,
                 "Time of each stage of a request in seconds",

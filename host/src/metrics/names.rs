@@ -54,3 +54,26 @@ pub const LOG_LINES_DROPPED: &str = "airlock_log_lines_dropped";
 pub const BUILD: &str = "airlock_build_info";
 /// Connections open now.
 pub const CONNECTIONS: &str = "airlock_connections";
+
+/// Triton's: requests that were answered.
+pub const NV_SUCCESS: &str = "nv_inference_request_success";
+/// Triton's: requests that failed, by reason.
+pub const NV_FAILURE: &str = "nv_inference_request_failure";
+/// Triton's: rows that were answered.
+pub const NV_INFERENCES: &str = "nv_inference_count";
+/// Triton's: batches that ran.
+pub const NV_EXECUTIONS: &str = "nv_inference_exec_count";
+/// Triton's: time of requests in the model.
+pub const NV_REQUEST_DURATION: &str = "nv_inference_request_duration_us";
+/// Triton's: time of requests in the queue.
+pub const NV_QUEUE_DURATION: &str = "nv_inference_queue_duration_us";
+/// Triton's: time to lay inputs into batches.
+pub const NV_INPUT_DURATION: &str = "nv_inference_compute_input_duration_us";
+/// Triton's: time of the engine.
+pub const NV_INFER_DURATION: &str = "nv_inference_compute_infer_duration_us";
+/// Triton's: time to cut outputs.
+pub const NV_OUTPUT_DURATION: &str = "nv_inference_compute_output_duration_us";
+/// Triton's: requests waiting now.
+pub const NV_PENDING: &str = "nv_inference_pending_request_count";
+/// Triton's: time that loading the version took.
+pub const NV_LOAD_DURATION: &str = "nv_model_load_duration_secs";

@@ -8,6 +8,7 @@ use model::{ErrorCode, ModelName, VersionNumber};
 use prometheus::{Histogram, IntCounter, IntCounterVec};
 
 use super::Metrics;
+use super::inference::{InferenceCounters, InferenceSnapshot};
 
 /// The stages of a request that are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +34,11 @@ impl Stage {
 impl Metrics {
     /// The handles of one model version.
     #[must_use]
-    pub fn version(&self, model: &ModelName, version: VersionNumber) -> VersionMetrics {
-        let version = version.to_string();
+    pub fn version(&self, model: &ModelName, number: VersionNumber) -> VersionMetrics {
+        let version = number.to_string();
         let labels = [model.as_str(), &version];
         let stage = |name| self.stage.with_label_values(&[model.as_str(), &version, name]);
+        let inference = self.triton.counters(model, number);
         let drops = |reason| self.queue_drops.with_label_values(&[model.as_str(), &version, reason]);
         VersionMetrics {
             stages: Stage::ALL.map(|(_, name)| stage(name)),
@@ -49,6 +51,8 @@ impl Metrics {
             abandoned: drops("abandoned"),
             queue_full: drops("queue_full"),
             stopped: drops("stopped"),
+            since: inference.read(),
+            inference,
         }
     }
 }
@@ -65,9 +69,24 @@ pub struct VersionMetrics {
     abandoned: IntCounter,
     queue_full: IntCounter,
     stopped: IntCounter,
+    inference: Arc<InferenceCounters>,
+    /// What had been counted when the version was loaded.
+    since: InferenceSnapshot,
 }
 
 impl VersionMetrics {
+    /// What Triton counts of it.
+    #[must_use]
+    pub fn inference(&self) -> &InferenceCounters {
+        &self.inference
+    }
+
+    /// What Triton counts of it, since it was loaded.
+    #[must_use]
+    pub fn statistics(&self) -> InferenceSnapshot {
+        self.inference.read().since(&self.since)
+    }
+
     /// Records the time of a stage.
     pub fn stage(&self, stage: Stage, time: Duration) {
         self.stages[stage as usize].observe(time.as_secs_f64());
@@ -87,6 +106,7 @@ impl BatchObserver for VersionMetrics {
         // A count of rows is far below 2^52.
         #[expect(clippy::cast_precision_loss, reason = "rows are few")]
         self.batch_rows.observe(report.rows as f64);
+        self.inference.batch_finished(report);
     }
 
     fn request_dropped(&self, reason: DropReason) {

@@ -253,7 +253,11 @@ impl<'a> Assembler<'a> {
         };
         let config = read.map_err(|problems| Refusal::build(&texts(&problems).join("; ")))?;
         match &self.next.config {
-            Some(current) if **current == config => Ok(Arc::clone(current)),
+            Some(current) if **current == config => {
+                let current = Arc::clone(current);
+                self.problems.remove("config.pbtxt");
+                Ok(current)
+            }
             current => {
                 if current.is_some() {
                     self.publish("config.pbtxt", None);

@@ -108,9 +108,9 @@ fn completion_fits(config: &ModelConfig, fitted: &Declaration, file: &FileTensor
         ..config.clone()
     };
     let completed = written.complete(file).is_ok();
-    let (inputs, outputs) = (written.inputs == fitted.inputs, written.outputs == fitted.outputs);
-    config.auto_complete == AutoComplete::Off
-        || completed && written.max_batch_size == fitted.max_batch_size && inputs && outputs
+    let becomes =
+        Declaration { max_batch_size: written.max_batch_size, inputs: written.inputs, outputs: written.outputs };
+    config.auto_complete == AutoComplete::Off || completed && becomes == *fitted
 }
 
 /// Declared tensors whose dims begin with the batch dimension, which `max_batch_size` adds by itself.

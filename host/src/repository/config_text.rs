@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use miette::Diagnostic as _;
-use model::{AutoComplete, ModelConfig, ModelName, QueuePolicy, SessionThreads};
+use model::{AutoComplete, ModelConfig, ModelName, QueuePolicy, SessionThreads, VersionNumber};
 use prost_reflect::text_format::ParseError;
 use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor};
 
@@ -108,8 +108,9 @@ pub fn parse_model_config(
     }
 }
 
-/// The files of the model's folder that a configuration names, labels and what has a checksum, as far as they lie in it.
-/// For the scan, which looks whether they change: cheap where there are none, and forgiving.
+/// The files of the model's folder that a configuration names, labels and what has a checksum, as far as they lie in it
+/// and in no version's folder, whose own they are. For the scan, which looks whether they change: cheap where there are
+/// none, and forgiving.
 #[must_use]
 pub(super) fn files_named_in(text: &str) -> Vec<PathBuf> {
     const LABELS: &str = "label_filename";
@@ -123,7 +124,9 @@ pub(super) fn files_named_in(text: &str) -> Vec<PathBuf> {
             "key" => value.strip_prefix(MD5_PREFIX),
             _ => None,
         };
-        found.extend(file.filter(|file| stays_inside(file)).map(PathBuf::from));
+        let is_versions =
+            |file: &str| file.split('/').next().is_some_and(|first| VersionNumber::from_folder(first).is_some());
+        found.extend(file.filter(|file| stays_inside(file) && !is_versions(file)).map(PathBuf::from));
     });
     found
 }

@@ -97,6 +97,17 @@ impl ModelState {
         self.orders.push(answer);
     }
 
+    /// Whatever the model consists of is read again.
+    pub(super) fn reread(&mut self) {
+        // The configuration may have been, or may be, one without a file.
+        self.units.entry(Unit::Config).or_insert_with(|| {
+            let mut settling = Settling::first_seen(Files::new(), Moment::ORIGIN);
+            settling.dealt_with();
+            settling
+        });
+        self.units.values_mut().for_each(Settling::reread);
+    }
+
     /// Whether its folder is one that a load request brought.
     pub(super) fn is_substituted(&self) -> bool {
         self.overrides.as_ref().is_some_and(|overrides| overrides.dir().is_some())

@@ -1,5 +1,6 @@
-//! One look at a model repository: which models there are and which files each of their units has, by stat alone. A unit
-//! is what settles, loads and fails together: the configuration, the model-level plugin, and each version folder.
+//! One look at a model repository: which models there are and which files each of their units has, by stat alone but for
+//! the configurations, which are read for the files they name. A unit is what settles, loads and fails together: the
+//! configuration, the model-level plugin, and each version folder.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -284,7 +285,7 @@ mod tests {
         ] {
             write(root.path(), path);
         }
-        let labelled = "output [ { name: \"y\" label_filename: \"labels/y.csv\" }, { label_filename: \"../file\" } ]";
+        let labelled = "parameters { key: \"MD5:1/model.onnx\" value: \"0\" } output [ { name: \"y\" label_filename: \"labels/y.csv\" }, { label_filename: \"../file\" } ]";
         std::fs::write(root.path().join("m/configs/h100.pbtxt"), labelled).expect("written");
         let found = scan_repository(root.path()).expect("listed");
         assert_eq!(found.models.keys().map(ModelName::as_str).collect::<Vec<_>>(), ["m"]);

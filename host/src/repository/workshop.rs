@@ -9,6 +9,7 @@ use batching::{BatchHandle, BatcherSpec, RateLimiter, RateLimits};
 use model::{LoadError, LoadRequest, LoadedModel, ModelConfig, ModelLoader, ModelName, VersionNumber};
 use plugin::{CompileError, Plugin, PluginSpec, SandboxRuntime};
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use super::checksum::ChecksumError;
 use super::config_choice::ConfigChoice;
@@ -183,11 +184,13 @@ impl Workshop {
         let checksums = declared.checksums.iter().filter(|checksum| checksum.version() == Some(number));
         checksums.into_iter().try_for_each(|checksum| checksum.verify(dir))?;
         let file = version_file(&declared.model, dir, number);
+        let started = Instant::now();
         let loaded = self.load_with_retries(&declared.model, &file, number);
         let loaded = loaded.map_err(|error| VersionError::new(declared, error))?;
         let LoadedModel { config, signature, padding, instances, provider, factory, labels } = loaded;
         self.metrics.engine_load(&config.name);
         let metrics = Arc::new(self.metrics.version(&config.name, number));
+        metrics.inference().show_load(started.elapsed());
         let signature = Arc::new(signature);
         let batch = BatchHandle::start(BatcherSpec {
             name: format!("{}/{number}", config.name),
@@ -197,7 +200,7 @@ impl Workshop {
             config: config.batching.clone(),
             execution: config.execution,
             instances,
-            rate_limits: self.rate_limiter.clone().map(|limiter| RateLimits { limiter, limits: config.rate_limits() }),
+            rate_limits: self.rate_limits(&config),
             observer: Arc::clone(&metrics) as Arc<dyn batching::BatchObserver>,
             held_until: self.held_until,
         })
@@ -215,6 +218,12 @@ impl Workshop {
             provider,
             chores: self.chores.clone(),
         }))
+    }
+
+    /// What the version's instances need, where that is obeyed.
+    fn rate_limits(&self, config: &ModelConfig) -> Option<RateLimits> {
+        let limiter = self.rate_limiter.clone()?;
+        Some(RateLimits { limiter, limits: config.rate_limits() })
     }
 
     /// Loads the model at `file`, again if it does not and the settings say so.

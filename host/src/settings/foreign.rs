@@ -5,9 +5,8 @@
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 /// Flags of parts that are not served yet, with the shape of their values.
-const LATER: [(&str, Shape); 14] = [
+const LATER: [(&str, Shape); 13] = [
     ("grpc-header-forward-pattern", Shape::Text),
-    ("http-header-forward-pattern", Shape::Text),
     ("allow-client-shm", Shape::Switch),
     ("allow-cpu-metrics", Shape::Switch),
     ("metrics-config", Shape::Pair('=')),

@@ -1,6 +1,6 @@
 //! A server in this process without sockets: the parts as the app joins them, and requests that go straight into the
 //! router.
-#![allow(unreachable_pub, reason = "a module of a test")]
+#![allow(unreachable_pub, dead_code, reason = "a module of several tests, each of which uses a part of it")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use airlock::http::v2_json::EXTENSIONS;
 use airlock::http::{metrics_text, router};
 use airlock::janitor::{Janitor, chore_queue};
 use airlock::metrics::Metrics;
-use airlock::registry::{ModelRegistry, PluginSlot, Release};
+use airlock::registry::{ModelRegistry, PluginSlot, Release, ServedModel};
 use airlock::repository::config_choice::ConfigChoice;
 use airlock::repository::config_text::ConfigDefaults;
 use airlock::repository::control::ModelControlQueue;
@@ -61,6 +61,16 @@ pub struct Host {
 impl Host {
     /// Starts it on the current tokio runtime.
     pub fn start(repository: &Path, state_dir: &Path, sandbox: &Arc<SandboxRuntime>, loader: OrtLoader) -> Self {
+        Self::start_with(ConfigChoice::default(), (repository, state_dir), sandbox, loader)
+    }
+
+    /// The same, with named configurations.
+    pub fn start_with(
+        config_choice: ConfigChoice,
+        (repository, state_dir): (&Path, &Path),
+        sandbox: &Arc<SandboxRuntime>,
+        loader: OrtLoader,
+    ) -> Self {
         let (metrics, registry) = (Metrics::new(), Arc::new(ModelRegistry::default()));
         let limits =
             RequestLimits { body_bytes_max: 1 << 20, in_flight_max: 1 << 10, connections_max: 1, timeout: PATIENCE };
@@ -74,6 +84,7 @@ impl Host {
                 extensions: &EXTENSIONS,
                 strict_readiness: true,
                 restricted: RestrictedApis::default(),
+                forwarded_headers: None,
             },
             repository: RepositoryApi {
                 roots: vec![repository.to_path_buf()],
@@ -91,7 +102,7 @@ impl Host {
             history: History::new(state_dir, 2),
             loading: LoadingFolder::new(state_dir),
             rate_limiter: None,
-            config_choice: ConfigChoice::default(),
+            config_choice,
             defaults: ConfigDefaults::default(),
             load_retries: 0,
             headroom_bytes: None,
@@ -131,6 +142,11 @@ impl Host {
         let map = self.state.registry.snapshot();
         let releases = map.model(model).into_iter().flat_map(|served| served.releases.values());
         releases.map(|release| (release.version.number.get(), generation(release))).collect()
+    }
+
+    /// What is known of `model`.
+    pub fn model(&self, model: &str) -> Option<Arc<ServedModel>> {
+        self.state.registry.snapshot().model(model).ok().cloned()
     }
 
     /// The value of a series of the metrics text; 0 where there is none.

@@ -14,6 +14,8 @@ pub(crate) struct Case {
     pub(crate) form: Form,
     pub(crate) config: String,
     pub(crate) expected: Vec<String>,
+    /// The configuration as the fixes have it, which is accepted and loads.
+    pub(crate) fixed: Option<String>,
 }
 
 /// How a configuration is written.
@@ -39,6 +41,7 @@ enum Part {
     File,
     Config,
     Expected,
+    Fixed,
 }
 
 /// The cases of one file.
@@ -53,6 +56,7 @@ pub(crate) fn read(text: &str) -> Vec<Case> {
                 Part::File => add(&mut case.files.last_mut().expect("a file").1, content),
                 Part::Config => add(&mut case.config, content),
                 Part::Expected => case.expected.push(content.to_owned()),
+                Part::Fixed => add(case.fixed.get_or_insert_default(), content),
             }
             continue;
         }
@@ -86,6 +90,7 @@ fn part_of(key: &str, value: String, case: &mut Case) -> Part {
             Part::Config
         }
         "expect" => Part::Expected,
+        "fixed" => Part::Fixed,
         _ => panic!("{key:?} is no part of a case"),
     }
 }
@@ -97,11 +102,11 @@ fn add(text: &mut String, line: &str) {
 
 /// The value at a path such as `input[0].dims`, as JSON; `absent` where there is none.
 pub(crate) fn at(json: &Value, path: &str) -> String {
-    let steps = path.split(['.', '[']).map(|step| step.trim_end_matches(']'));
+    let mut steps = path.split(['.', '[']).map(|step| step.trim_end_matches(']'));
     let step = |value: &Value, step: &str| match value {
         Value::Array(elements) => elements.get(step.parse::<usize>().ok()?).cloned(),
         value => value.get(step).cloned(),
     };
-    let found = steps.fold(Some(json.clone()), |value, name| step(&value?, name));
+    let found = steps.try_fold(json.clone(), |value, name| step(&value, name));
     found.map_or_else(|| "absent".to_owned(), |value| value.to_string())
 }

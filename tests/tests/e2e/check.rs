@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use tests::command::{airlock, finish};
 use tests::scaler::{self, Scaling, Weights};
-use tests::{Repository, component, fixtures, guests};
+use tests::{ModelFolder, Repository, component, fixtures, guests};
 
 async fn check(repository: &Repository, arguments: &[&str], code: i32) -> Result<String> {
     let folder = tempfile::tempdir()?;
@@ -65,6 +65,45 @@ async fn every_problem_is_told_at_once() -> Result<()> {
         assert!(printed.contains(part), "{part:?} is not in:\n{printed}");
     }
     assert!(!printed.contains("error: good") && !printed.contains("models/good"), "{printed}");
+    Ok(())
+}
+
+/// Adds a model without a plugin.
+fn add_plain(repository: &Repository, name: &str, model: &str, config: &str) -> Result<ModelFolder> {
+    repository.add(name, |folder| {
+        folder.write("config.pbtxt", config)?;
+        folder.write("1/model.onnx", fixtures::model(model)?)
+    })
+}
+
+#[tokio::test]
+async fn what_is_printed_in_place_of_a_wrong_declaration_makes_the_model_load() -> Result<()> {
+    let repository = Repository::new()?;
+    let cases = [
+        ("types", "add", "max_batch_size: 4\n", "input { name: \"a\" data_type: TYPE_INT8 dims: 2 }\n"),
+        (
+            "rows",
+            "fraud_mlp",
+            "max_batch_size: 4\n",
+            "output { name: \"logit\" data_type: TYPE_FP32 dims: [ -1, 1 ] }\n",
+        ),
+        ("fixed", "fixed_batch", "", "max_batch_size: 4\n"),
+    ];
+    let mut folders = Vec::new();
+    for (name, model, right, wrong) in cases {
+        folders.push((add_plain(&repository, name, model, &format!("{right}{wrong}"))?, right));
+    }
+    let printed = check(&repository, &[], 1).await?;
+    ensure!(printed.ends_with("3 models checked, 3 errors, 0 warnings\n"), "{printed}");
+    for (folder, right) in &folders {
+        let from = printed.find(&format!("/{}: version 1: ", folder.name())).context("told")?;
+        let lines = printed[from..].lines().skip(2).take_while(|line| line.starts_with("    "));
+        let lines: Vec<_> = lines.map(|line| &line[4..]).collect();
+        ensure!(!lines.is_empty(), "{printed}");
+        folder.write("config.pbtxt", format!("{right}{}\n", lines.join("\n")))?;
+    }
+    let printed = check(&repository, &[], 0).await?;
+    ensure!(printed.ends_with("3 models checked, 0 errors, 0 warnings\n"), "{printed}");
     Ok(())
 }
 

@@ -92,7 +92,7 @@ async fn a_request_larger_than_a_batch_runs_in_pieces_where_the_model_allows_it(
     assert_eq!(serde_json::from_value::<Vec<f32>>(output["data"].clone())?, expected);
     let refused = server.client().post("/v2/models/whole/infer", body).await?;
     let text = refused.expect_failure(400, "invalid_tensors")?;
-    assert_eq!(text, "inference request batch-size must be <= 4 for 'whole', got 10");
+    assert_eq!(text, "[request id: <id_unknown>] inference request batch-size must be <= 4 for 'whole', got 10");
     server.stop().await?;
     Ok(())
 }

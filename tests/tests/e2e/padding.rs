@@ -124,7 +124,8 @@ async fn what_the_server_fills_in_is_nothing_a_client_sees_or_sends() -> Result<
     ];
     for (body, text) in cases {
         let answer = server.client().post(INFER, body.to_string()).await?;
-        assert_eq!(answer.expect_failure(400, "invalid_tensors")?, text);
+        let prefixed = format!("[request id: <id_unknown>] {text}");
+        assert_eq!(answer.expect_failure(400, "invalid_tensors")?, prefixed);
     }
     let fits = json!({"inputs": [input("tokens", 8)]});
     server.client().post(INFER, fits.to_string()).await?.expect(200)?;

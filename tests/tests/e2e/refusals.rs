@@ -109,7 +109,8 @@ async fn routes_models_and_versions() -> Result<()> {
 
 #[tokio::test]
 async fn bodies_and_headers() -> Result<()> {
-    const TOO_LARGE: &str = "the body is larger than 10000 bytes; raise --http-max-input-size to allow it";
+    const TOO_LARGE: &str = "request body size of 10001 bytes exceeds the maximum allowed input size of 10000 bytes. \
+                             Use --http-max-input-size to increase the limit.";
     const TIMEOUT: &str = "X-Request-Timeout-Ms is \"0\"; it must be a number of milliseconds from 1 up";
     let infer = |tensor: serde_json::Value| json!({"inputs": [tensor]}).to_string();
     let predict = "/v1/models/scaler:predict";
@@ -151,14 +152,14 @@ async fn bodies_and_headers() -> Result<()> {
             infer(json!({"name": "x", "shape": [1, 5], "datatype": "FP32", "data": [1, 2, 3, 4, 5]})),
             400,
             "invalid_tensors",
-            "unexpected shape for input 'x' for model 'scaler'. Expected [-1,4], got [1,5]",
+            "[request id: <id_unknown>] unexpected shape for input 'x' for model 'scaler'. Expected [-1,4], got [1,5]",
         ),
         Case::post(
             "/v2/models/scaler/infer",
             infer(json!({"name": "x", "shape": [1, 4], "datatype": "INT32", "data": [1, 2, 3, 4]})),
             400,
             "invalid_tensors",
-            "inference input 'x' data-type is 'INT32', but model 'scaler' expects 'FP32'",
+            "[request id: <id_unknown>] inference input 'x' data-type is 'INT32', but model 'scaler' expects 'FP32'",
         ),
         Case::post(
             "/v2/models/scaler/infer",

@@ -166,3 +166,80 @@ async fn ports_that_are_not_wanted_are_not_opened() -> Result<()> {
     assert_eq!(std::fs::read_to_string(&ports)?, r#"{"http":null,"metrics":null}"#);
     Ok(())
 }
+
+/// A model of the identity backend whose instance needs `count` of the resource R.
+fn limited(repository: &Repository, name: &str, count: u32) -> Result<()> {
+    let folder = repository.add(name, |folder| {
+        let tensors = "input { name: \"INPUT0\" data_type: TYPE_INT32 dims: 1 }\n\
+                       output { name: \"OUTPUT0\" data_type: TYPE_INT32 dims: 1 }\n";
+        let limiter = format!("rate_limiter {{ resources {{ name: \"R\" count: {count} }} }}");
+        folder.write("config.pbtxt", format!("backend: \"identity\"\n{tensors}instance_group {{ {limiter} }}\n"))
+    })?;
+    Ok(std::fs::create_dir(folder.path("1"))?)
+}
+
+#[tokio::test]
+async fn an_instance_that_needs_more_than_there_is_does_not_load() -> Result<()> {
+    let repository = Repository::new()?;
+    limited(&repository, "modest", 1)?;
+    limited(&repository, "greedy", 2)?;
+    let options = ServerOptions::new(&repository).flag("--rate-limit", "execution_count").not_ready();
+    let server = options.clone().flag("--rate-limit-resource", "R:1").start().await?;
+    let infer = r#"{"inputs": [{"name": "INPUT0", "shape": [1], "datatype": "INT32", "data": [7]}]}"#;
+    server.client().post("/v2/models/modest/infer", infer).await?.expect(200)?;
+    let text = server.client().post("/v2/models/greedy/infer", infer).await?.expect_failure(503, "model_not_ready")?;
+    ensure!(text.contains("resource 'R' is limited to 1 and an instance needs 2"), "{text}");
+    server.stop().await?;
+    // Without a limit there is as much as the neediest instance needs.
+    let server = options.start().await?;
+    for name in ["modest", "greedy"] {
+        server.client().post(&format!("/v2/models/{name}/infer"), infer).await?.expect(200)?;
+    }
+    server.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_load_that_would_leave_too_little_memory_is_refused_before_it_starts() -> Result<()> {
+    let repository = repository()?;
+    let options = ServerOptions::new(&repository).flag("--model-load-headroom-mb", "1000000000").not_ready();
+    let server = options.start().await?;
+    let answer = server.get("/v2/models/sum/ready").await?;
+    ensure!(answer.text().contains("(--model-load-headroom-mb)"), "{}", answer.text());
+    let loads = server.metrics().await?.value("airlock_engine_loads_total", &[("model", "sum")]);
+    assert_eq!(loads, 0.0);
+    server.stop().await?;
+    let server = ServerOptions::new(&repository).flag("--model-load-headroom-mb", "1").start().await?;
+    server.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn models_share_one_pool_of_threads_where_they_are_to() -> Result<()> {
+    let repository = repository()?;
+    let options = ServerOptions::new(&repository)
+        .flag("--backend-config", "onnxruntime,enable-global-threadpool=1")
+        .flag("--backend-config", "onnxruntime,intra_op_thread_count=2");
+    let server = options.start().await?;
+    let infer = r#"{"inputs": [{"name": "a", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]},
+                               {"name": "b", "shape": [1, 2], "datatype": "FP32", "data": [3, 4]}]}"#;
+    let answer = server.client().post("/v2/models/sum/infer", infer).await?.expect(200)?.json()?;
+    assert_eq!(answer["outputs"][0]["data"], serde_json::json!([4.0, 6.0]));
+    server.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn operators_that_nobody_allowed_are_not_loaded() -> Result<()> {
+    let repository = Repository::new()?;
+    let folder = repository.add("custom", |folder| folder.write("1/model.onnx", fixtures::model("add")?))?;
+    let library = folder.path("libops.so");
+    std::fs::write(&library, "native code")?;
+    let operations = format!("model_operations {{ op_library_filename: {:?} }}", library.display().to_string());
+    folder.write("config.pbtxt", operations)?;
+    let server = ServerOptions::new(&repository).not_ready().start().await?;
+    let text = server.get("/v2/models/custom/ready").await?.text();
+    ensure!(text.contains("--custom-op-library"), "{text}");
+    server.stop().await?;
+    Ok(())
+}

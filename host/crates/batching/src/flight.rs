@@ -11,7 +11,7 @@ use crate::outputs::{Batches, check, split, write_layout};
 use crate::padded::{PaddedBatch, Request};
 use crate::queue::{Batch, Taken};
 use crate::rate_limit::Permit;
-use crate::report::{BatchReport, Inferred};
+use crate::report::{BatchReport, BatchTimes, Inferred};
 use crate::state::{Shared, State, Waiting};
 
 /// A batch between the queue and its outcome; dropping it counts it out and fails its requests.
@@ -21,11 +21,13 @@ pub(crate) struct Flight {
     /// Requests, and pieces of requests.
     passengers: Vec<Taken<Waiting>>,
     rows: u64,
-    /// `None` where inputs are taken as they are sent.
-    padded: Option<PaddedBatch>,
+    /// `None` where inputs are taken as they are sent. A flight is moved about, so what few have is boxed.
+    padded: Option<Box<PaddedBatch>>,
     /// What its instance needs in order to run; goes back with no lock held.
     permit: Option<Permit>,
     taken: Moment,
+    /// When the inputs had been written.
+    written: Moment,
     is_counted: bool,
     /// What has left the queue with a batch that failed; kept until no lock is held.
     withdrawn: Vec<Waiting>,
@@ -39,13 +41,14 @@ impl Flight {
         taken: Moment,
     ) -> Self {
         let Batch { requests: passengers, rows, .. } = batch;
-        Self { shared, index, passengers, rows, padded: None, permit, taken, is_counted: true, withdrawn: Vec::new() }
+        let (written, withdrawn) = (taken, Vec::new());
+        Self { shared, index, passengers, rows, padded: None, permit, taken, written, is_counted: true, withdrawn }
     }
 
     /// Writes the shapes of the batch's inputs.
     pub(crate) fn write_layout(&mut self, layout: &mut BatchLayout) {
         let padding = self.shared.padding.as_ref();
-        self.padded = padding.map(|padding| PaddedBatch::new(padding, self.requests()));
+        self.padded = padding.map(|padding| Box::new(PaddedBatch::new(padding, self.requests())));
         let first = self.passengers.first().map_or(&[][..], |passenger| &passenger.item.inputs);
         match &self.padded {
             None => {
@@ -65,6 +68,7 @@ impl Flight {
         if let [alone] = &mut self.passengers[..] {
             alone.item.inputs = Vec::new();
         }
+        self.written = self.shared.now();
     }
 
     fn write_rows(&self, slot: &mut dyn Slot) {
@@ -78,6 +82,16 @@ impl Flight {
 
     fn requests(&self) -> impl Iterator<Item = Request<'_>> + Clone {
         self.passengers.iter().map(|passenger| (&passenger.item.inputs[..], passenger.rows))
+    }
+
+    /// Each request's outputs, as it would have them alone.
+    fn split(&self, outputs: Vec<Tensor>) -> Vec<Vec<Tensor>> {
+        let rows: Vec<u64> = self.passengers.iter().map(|passenger| passenger.rows).collect();
+        let mut answers = split(outputs, &rows);
+        if let Some(padded) = &self.padded {
+            answers.iter_mut().enumerate().for_each(|(request, outputs)| padded.cut(request, outputs));
+        }
+        answers
     }
 
     /// The batch has failed: who was alone in it has failed, and so have the other pieces of that request, which are not
@@ -116,7 +130,7 @@ impl Flight {
             rows: self.rows,
             requests: self.passengers.len(),
             queue: queue.unwrap_or_default(),
-            compute,
+            times: BatchTimes { compute, input: self.written.since(self.taken), output: Duration::ZERO },
             failed: false,
         }
     }
@@ -175,7 +189,7 @@ impl Landed {
     /// Counts the batch out, under the lock of its batcher.
     pub(crate) fn count_out(&mut self, state: &mut State) {
         match self.outcome {
-            Ok(_) => state.pace.record(self.report.compute),
+            Ok(_) => state.pace.record(self.report.times.compute),
             Err(_) => self.flight.fall_apart(state),
         }
         self.flight.count_out(state);
@@ -190,23 +204,22 @@ impl Landed {
 
     /// Tells the observer and hands out the rows, or the error.
     pub(crate) fn finish(self) {
-        let Self { mut flight, outcome, report } = self;
+        let Self { mut flight, outcome, mut report } = self;
         drop(flight.permit.take());
-        flight.shared.observer.batch_finished(&report);
-        match outcome {
-            Ok(outputs) => {
-                let rows: Vec<u64> = flight.passengers.iter().map(|passenger| passenger.rows).collect();
-                let answers = flight.passengers.drain(..).zip(split(outputs, &rows));
-                for (request, (passenger, mut outputs)) in answers.enumerate() {
-                    if let Some(padded) = &flight.padded {
-                        padded.cut(request, &mut outputs);
-                    }
+        match outcome.map(|outputs| flight.split(outputs)) {
+            Ok(answers) => {
+                report.times.output = flight.compute().saturating_sub(report.times.compute);
+                flight.shared.observer.batch_finished(&report);
+                let BatchReport { times, rows: batch_rows, .. } = report;
+                for (passenger, outputs) in flight.passengers.drain(..).zip(answers) {
                     let queue = flight.taken.since(passenger.enqueued);
-                    let BatchReport { compute, rows: batch_rows, .. } = report;
-                    passenger.item.reply.send(Ok(Inferred { outputs, queue, compute, batch_rows }));
+                    passenger.item.reply.send(Ok(Inferred { outputs, queue, times, batch_rows }));
                 }
             }
-            Err(error) => flight.fail(&error),
+            Err(error) => {
+                flight.shared.observer.batch_finished(&report);
+                flight.fail(&error);
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use model::Tensor;
 
 use crate::cell::{Outcome, Reply};
 use crate::outputs::join;
-use crate::report::{BatchError, Inferred};
+use crate::report::{BatchError, BatchTimes, Inferred};
 
 /// See the module. Dropped without an answer, it answers that the batch was lost.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ struct GatherState {
     pieces: Vec<Option<Vec<Tensor>>>,
     missing: usize,
     queue: Duration,
-    compute: Duration,
+    times: BatchTimes,
     batch_rows: u64,
 }
 
@@ -37,7 +37,7 @@ impl Gather {
             pieces: vec![None; pieces],
             missing: pieces,
             queue: Duration::ZERO,
-            compute: Duration::ZERO,
+            times: BatchTimes::default(),
             batch_rows: 0,
         };
         Self { state: Mutex::new(state) }
@@ -96,33 +96,33 @@ impl Gather {
 struct Whole {
     pieces: Vec<Vec<Tensor>>,
     queue: Duration,
-    compute: Duration,
+    times: BatchTimes,
     batch_rows: u64,
 }
 
 impl GatherState {
     /// The reply and what to answer, once no piece is missing.
     fn add(&mut self, piece: u32, inferred: Inferred) -> Option<(Reply, Result<Whole, BatchError>)> {
-        let Inferred { outputs, queue, compute, batch_rows } = inferred;
+        let Inferred { outputs, queue, times, batch_rows } = inferred;
         let place = self.pieces.get_mut(piece as usize).filter(|place| place.is_none())?;
         *place = Some(outputs);
         self.missing -= 1;
         self.queue = self.queue.max(queue);
-        self.compute = self.compute.max(compute);
+        self.times = self.times.max(times);
         self.batch_rows = self.batch_rows.max(batch_rows);
         if self.missing > 0 {
             return None;
         }
         let pieces = std::mem::take(&mut self.pieces).into_iter().flatten().collect();
-        let Self { queue, compute, batch_rows, .. } = *self;
-        self.reply.take().map(|reply| (reply, Ok(Whole { pieces, queue, compute, batch_rows })))
+        let Self { queue, times, batch_rows, .. } = *self;
+        self.reply.take().map(|reply| (reply, Ok(Whole { pieces, queue, times, batch_rows })))
     }
 }
 
 impl Whole {
     fn join(self) -> Outcome {
-        let Self { pieces, queue, compute, batch_rows } = self;
-        Ok(Inferred { outputs: join(pieces)?, queue, compute, batch_rows })
+        let Self { pieces, queue, times, batch_rows } = self;
+        Ok(Inferred { outputs: join(pieces)?, queue, times, batch_rows })
     }
 }
 
@@ -144,7 +144,8 @@ mod tests {
 
     fn piece(rows: u64, width: u64, value: u8, millis: [u64; 2]) -> Outcome {
         let [queue, compute] = millis.map(Duration::from_millis);
-        Ok(Inferred { outputs: vec![fake_input(rows, width, value)], queue, compute, batch_rows: rows + 1 })
+        let times = BatchTimes { compute, input: compute / 2, output: compute / 4 };
+        Ok(Inferred { outputs: vec![fake_input(rows, width, value)], queue, times, batch_rows: rows + 1 })
     }
 
     async fn answer(cell: &RequestCell) -> Outcome {
@@ -160,9 +161,14 @@ mod tests {
         first.send(piece(2, 2, 1, [1, 2]));
         assert!(!cell.is_answered(), "one is missing");
         second.send(piece(2, 2, 2, [2, 9]));
-        let Inferred { outputs, queue, compute, batch_rows } = answer(&cell).await.expect("all ran");
+        let Inferred { outputs, queue, times, batch_rows } = answer(&cell).await.expect("all ran");
         assert_eq!((outputs[0].shape(), &outputs[0].data()[..]), (&[5, 2][..], &[1, 1, 1, 1, 2, 2, 2, 2, 3, 3][..]));
-        assert_eq!((queue.as_millis(), compute.as_millis(), batch_rows), (9, 9, 3), "the longest and the largest");
+        assert_eq!(
+            (queue.as_millis(), times.compute.as_millis(), batch_rows),
+            (9, 9, 3),
+            "the longest and the largest"
+        );
+        assert_eq!((times.input.as_micros(), times.output.as_micros()), (4_500, 2_250));
     }
 
     #[tokio::test]

@@ -129,7 +129,7 @@ impl BatchHandle {
     ///
     /// # Errors
     /// A [`StartError`]; nothing keeps running then.
-    pub fn start(spec: BatcherSpec) -> Result<Self, StartError> {
+    pub fn start(mut spec: BatcherSpec) -> Result<Self, StartError> {
         if spec.instances.is_empty() {
             return Err(StartError::NoInstance { name: spec.name });
         }
@@ -137,7 +137,7 @@ impl BatchHandle {
             return Err(StartError::Config { name: spec.name, source });
         }
         let instances = spec.instances.len();
-        let rate_limits = spec.rate_limits.clone();
+        let rate_limits = spec.rate_limits.take();
         let shared = Arc::new(assemble(spec));
         if let Some(limits) = &rate_limits {
             let failure = |source| StartError::RateLimit { name: shared.name.clone(), source };
@@ -252,7 +252,9 @@ fn put_up_gates(shared: &Arc<Shared>, RateLimits { limiter, limits }: &RateLimit
             None => drop(permit),
         };
         let member = limiter.join(limit, Arc::new(deliver))?;
-        if let Some(slot) = shared.lock().slots.get_mut(index) {
+        let mut state = shared.lock();
+        state.is_limited = true;
+        if let Some(slot) = state.slots.get_mut(index) {
             slot.gate = Some(Gate::new(member));
         }
     }
@@ -277,7 +279,6 @@ fn assemble(spec: BatcherSpec) -> Shared {
         order: spec.config.preserve_ordering.then(Arc::default),
         config: spec.config,
         observer: spec.observer,
-        is_limited: spec.rate_limits.is_some(),
         origin: Instant::now(),
         drained: Condvar::new(),
         state: Mutex::new(State {
@@ -289,6 +290,7 @@ fn assemble(spec: BatcherSpec) -> Shared {
             appointed: None,
             in_flight: 0,
             leased: 0,
+            is_limited: false,
             is_stopping: false,
             held_until: spec.held_until,
         }),

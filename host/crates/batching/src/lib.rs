@@ -30,4 +30,4 @@ pub use handle::{BatchHandle, BatcherSnapshot, BatcherSpec, RateLimits, StartErr
 pub use mode::Mode;
 pub use queue::{Arrival, Batch, BatchQueue, Piece, QueueIsFull, ShapeKey, Taken, Ticket};
 pub use rate_limit::{RateLimitError, RateLimiter};
-pub use report::{BatchError, BatchObserver, BatchReport, DropReason, InferenceRequest, Inferred};
+pub use report::{BatchError, BatchObserver, BatchReport, BatchTimes, DropReason, InferenceRequest, Inferred};

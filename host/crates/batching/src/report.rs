@@ -31,10 +31,32 @@ pub struct Inferred {
     pub outputs: Vec<Tensor>,
     /// Time in the queue; of a request that ran in pieces, the longest piece's.
     pub queue: Duration,
-    /// Time of the batch from leaving the queue to its result; of a request that ran in pieces, the longest piece's.
-    pub compute: Duration,
+    /// Times of its batch; of a request that ran in pieces, the longest of each.
+    pub times: BatchTimes,
     /// Rows of the whole batch; of a request that ran in pieces, of the largest.
     pub batch_rows: u64,
+}
+
+/// How long a batch took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchTimes {
+    /// From leaving the queue to the result.
+    pub compute: Duration,
+    /// How much of that went into laying the inputs into the batch.
+    pub input: Duration,
+    /// To cut the result into what belongs to each request; zero where the engine failed.
+    pub output: Duration,
+}
+
+impl BatchTimes {
+    /// The longer of each.
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self {
+            compute: self.compute.max(other.compute),
+            input: self.input.max(other.input),
+            output: self.output.max(other.output),
+        }
+    }
 }
 
 /// Why a request was not answered. Texts are Triton's where Triton has one.
@@ -77,8 +99,8 @@ pub struct BatchReport {
     pub requests: usize,
     /// How long its oldest request waited.
     pub queue: Duration,
-    /// Time from leaving the queue to the result.
-    pub compute: Duration,
+    /// How long it took.
+    pub times: BatchTimes,
     /// Whether the engine failed. If so, and there is more than one request, they run again in halves, and whoever fails
     /// has failed alone in the end.
     pub failed: bool,

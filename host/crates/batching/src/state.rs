@@ -37,8 +37,6 @@ pub(crate) struct Shared {
     /// `None` where answers go out as they come.
     pub(crate) order: Option<Arc<Order>>,
     pub(crate) observer: Arc<dyn BatchObserver>,
-    /// Whether an instance has a gate.
-    pub(crate) is_limited: bool,
     pub(crate) origin: Instant,
     /// Rings when a stopping batcher has nothing left to do.
     pub(crate) drained: Condvar,
@@ -60,6 +58,8 @@ pub(crate) struct State {
     pub(crate) in_flight: usize,
     /// Instances that somebody holds.
     pub(crate) leased: usize,
+    /// Whether an instance has a gate.
+    pub(crate) is_limited: bool,
     pub(crate) is_stopping: bool,
     /// Nothing runs before so many requests wait; 0 once they have.
     pub(crate) held_until: usize,
@@ -120,16 +120,16 @@ pub(crate) struct Turn {
 pub(crate) struct Echo {
     waker: Option<Waker>,
     /// Permits that nothing is to run with. They go to other models, whose locks are taken for that.
-    unused: Vec<Permit>,
+    unused: Option<Box<[Permit]>>,
 }
 
 impl Echo {
     fn waking(waker: Option<Waker>) -> Self {
-        Self { waker, unused: Vec::new() }
+        Self { waker, unused: None }
     }
 
     fn is_silent(&self) -> bool {
-        self.waker.is_none() && self.unused.is_empty()
+        self.waker.is_none() && self.unused.is_none()
     }
 
     /// Wakes who is to be and gives the permits back. Call it without the lock.
@@ -192,10 +192,18 @@ impl State {
         Some(index)
     }
 
+    /// If a batch is ready and no instance free, asks for what an idle one needs. Call it before looking for a free one.
+    pub(crate) fn open_gate(&mut self, now: Moment) {
+        if self.is_limited && self.free_instance().is_none() && self.decide(now) == Decision::Run {
+            let _ = self.slots.iter_mut().any(InstanceSlot::open);
+        }
+    }
+
     /// Nothing is to run: nobody asks any more, and what is held goes back.
     fn close_gates(&mut self) -> Echo {
         let gates = self.slots.iter_mut().filter_map(|slot| slot.gate.as_mut());
-        Echo { waker: None, unused: gates.filter_map(Gate::close).collect() }
+        let unused: Box<[Permit]> = gates.filter_map(Gate::close).collect();
+        Echo { waker: None, unused: Some(unused).filter(|unused| !unused.is_empty()) }
     }
 
     /// Takes a request out, and all its pieces; `None` when none of it waits.
@@ -303,9 +311,9 @@ impl Shared {
             self.drained.notify_all();
         }
         if state.decide(now) != Decision::Run {
-            return if self.is_limited { state.close_gates() } else { Echo::default() };
+            return if state.is_limited { state.close_gates() } else { Echo::default() };
         }
-        self.open_gate(state, now);
+        state.open_gate(now);
         match state.pace.mode() {
             Mode::Inline => Echo::waking(state.appoint()),
             Mode::Worker => {
@@ -314,13 +322,6 @@ impl Shared {
                 }
                 Echo::default()
             }
-        }
-    }
-
-    /// If a batch is ready and no instance free, asks for what an idle one needs. Call it before looking for a free one.
-    pub(crate) fn open_gate(&self, state: &mut State, now: Moment) {
-        if self.is_limited && state.free_instance().is_none() && state.decide(now) == Decision::Run {
-            let _ = state.slots.iter_mut().any(InstanceSlot::open);
         }
     }
 

@@ -69,7 +69,7 @@ impl<'a> Submission<'a> {
         let turn = {
             let mut state = self.shared.lock();
             state.end_appointment(self.ticket);
-            self.shared.open_gate(&mut state, now);
+            state.open_gate(now);
             match state.free_instance() {
                 Some(index) if state.pace.mode() == Mode::Inline && !state.is_held() => {
                     self.shared.take(&mut state, index, now)
@@ -224,7 +224,7 @@ fn queue(shared: &Arc<Shared>, now: Moment, arrival: Arrival<Waiting>) -> Result
             None => Ok(state.queue.push(now, arrival).unwrap_or_else(|_| unreachable!("a full queue is a refusal"))),
         };
         state.release_when_enough();
-        shared.open_gate(&mut state, now);
+        state.open_gate(now);
         let leads =
             pushed.is_ok() && state.pace.mode() == Mode::Inline && state.free_instance().is_some() && !state.is_held();
         let echo = if leads { Echo::default() } else { shared.dispatch(&mut state, now) };

@@ -48,7 +48,7 @@ fn next_turn(shared: &Arc<Shared>, index: usize) -> Option<Turn> {
 /// Takes a batch if one is ready for this worker; else sees to it that somebody else is told.
 fn look(shared: &Arc<Shared>, state: &mut State, index: usize) -> Turn {
     let now = shared.now();
-    shared.open_gate(state, now);
+    state.open_gate(now);
     let is_mine = state.pace.mode() == Mode::Worker && state.slots[index].is_free();
     if is_mine && state.decide(now) == Decision::Run {
         return shared.take(state, index, now);

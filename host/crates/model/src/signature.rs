@@ -75,6 +75,8 @@ pub enum SignatureMismatch {
         /// The input that differs and its length.
         other: (Arc<str>, u64),
     },
+    /// A scalar where the first dimension counts rows.
+    NoBatchDimension(Arc<str>),
     /// A length that the model does not take.
     Length {
         /// The input.
@@ -116,6 +118,9 @@ impl SignatureMismatch {
                 "input '{}' batch size does not match other inputs for '{model}': '{}' has {} rows, '{}' has {}",
                 other.0, first.0, first.1, other.0, other.1
             ),
+            Self::NoBatchDimension(name) => {
+                format!("input '{name}' has no shape but model requires batch dimension for '{model}'")
+            }
             Self::LengthsDiffer { first, other } => format!(
                 "inputs '{}' and '{}' for model '{model}' must have the same length, got {} and {}",
                 first.0, other.0, first.1, other.1
@@ -162,6 +167,11 @@ impl Signature {
         let position = |t: &Tensor| self.inputs.iter().position(|spec| spec.name == *t.name());
         if !tensors.iter().zip(&self.inputs).all(|(t, spec)| spec.name == *t.name()) {
             tensors.sort_by_key(position);
+        }
+        if max_batch_size > 0
+            && let Some(scalar) = tensors.iter().find(|tensor| tensor.shape().is_empty())
+        {
+            return Err(SignatureMismatch::NoBatchDimension(Arc::clone(scalar.name())));
         }
         for (tensor, spec) in tensors.iter().zip(&self.inputs) {
             check_tensor(tensor, spec)?;
@@ -299,6 +309,10 @@ mod tests {
             (
                 vec![u8s("a", &[2]), u8s("b", &[1, 1])],
                 "unexpected shape for input 'a' for model 'm'. Expected [-1,2], got [2]",
+            ),
+            (
+                vec![u8s("a", &[1, 2]), u8s("b", &[])],
+                "input 'b' has no shape but model requires batch dimension for 'm'",
             ),
             (
                 vec![u8s("a", &[1, 2]), u8s("b", &[2, 1])],

@@ -96,7 +96,7 @@ fn refusals_have_tritons_texts() {
             strings(b"\x09\0\0\0a"),
             format!(
                 "{id}incomplete string data for inference input 's' for model 'm', expecting string of length 9 but only \
-                 1 bytes available. Please make sure the string data is in one buffer."
+                 1 bytes available. Please make sure the string is in one buffer."
             ),
         ),
     ];

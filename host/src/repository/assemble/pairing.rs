@@ -7,7 +7,7 @@ use std::sync::Arc;
 use model::VersionNumber;
 
 use super::shared_plugin::Shared;
-use super::versions::Ready;
+use super::versions::{Origin, Ready};
 use super::{Assembler, Refusal};
 use crate::generation::PluginGeneration;
 use crate::registry::{LoadedVersion, PluginSlot, Release};
@@ -77,7 +77,7 @@ impl Assembler<'_> {
         // A new model-level plugin has met this version already.
         let shared_is_new = self.save.is_some() && !self.brings_plugin(number);
         if let Some(generation) = &generation
-            && (made || ready.is_new)
+            && (made || ready.is_new())
             && !shared_is_new
         {
             let held_to = self.held_to(number, ready);
@@ -89,9 +89,9 @@ impl Assembler<'_> {
         if made {
             self.next.last_generation += 1;
         }
-        if made || ready.is_new {
+        if made || ready.is_new() {
             self.publish(&Unit::Version(number).to_string(), generation.map(|g| g.number));
-        } else {
+        } else if ready.origin == Origin::Same {
             self.problems.remove(&Unit::Version(number).to_string());
         }
         Ok(Arc::new(Release { version: Arc::clone(&ready.version), plugin }))
@@ -128,7 +128,7 @@ impl Assembler<'_> {
     /// of the model's.
     pub(super) fn held_to(&self, number: VersionNumber, ready: &Ready) -> HeldTo {
         let carries_samples = self.next.own.get(&number).is_some_and(|own| own.samples.is_some());
-        if ready.is_new && !carries_samples { HeldTo::Shape } else { HeldTo::Values }
+        if ready.is_new() && !carries_samples { HeldTo::Shape } else { HeldTo::Values }
     }
 
     pub(super) fn run_samples(

@@ -59,7 +59,7 @@ impl Assembler<'_> {
     /// Why this very plugin was refused, unless something that could change the verdict has changed.
     fn known_refusal(&self, content: &PluginContent, versions: &BTreeMap<VersionNumber, Ready>) -> Option<Arc<str>> {
         let (digest, reason) = self.next.refused.as_ref()?;
-        let changed = self.job.changed.contains(&Unit::Plugin) || versions.values().any(|ready| ready.is_new);
+        let changed = self.job.changed.contains(&Unit::Plugin) || versions.values().any(|ready| ready.is_new());
         (*digest == content.digest && !changed).then(|| Arc::clone(reason))
     }
 
@@ -145,7 +145,8 @@ impl Assembler<'_> {
         }
         self.problems.remove("plugin");
         self.problems.remove("samples");
-        for (number, ready) in versions.iter().filter(|(number, ready)| !ready.is_new && !self.brings_plugin(**number))
+        for (number, ready) in
+            versions.iter().filter(|(number, ready)| !ready.is_new() && !self.brings_plugin(**number))
         {
             let failures = self.run_samples(*number, &ready.version, generation, HeldTo::Values);
             if !failures.is_empty() {

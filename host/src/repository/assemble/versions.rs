@@ -13,10 +13,27 @@ use crate::repository::declared_config::DeclaredConfig;
 use crate::repository::scan::Unit;
 use crate::repository::workshop::version_file;
 
-/// A version ready to serve, and whether this job loaded it.
+/// A version ready to serve, and how it comes to be.
 pub(super) struct Ready {
     pub(super) version: Arc<LoadedVersion>,
-    pub(super) is_new: bool,
+    pub(super) origin: Origin,
+}
+
+/// How a version comes to be ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// This job loaded it.
+    Loaded,
+    /// It serves, and its files were looked at and found to be the ones it was loaded from.
+    Same,
+    /// It serves, whatever has become of its files: what was told of them stays told.
+    Kept,
+}
+
+impl Ready {
+    pub(super) fn is_new(&self) -> bool {
+        self.origin == Origin::Loaded
+    }
 }
 
 impl Assembler<'_> {
@@ -70,7 +87,7 @@ impl Assembler<'_> {
     /// What serves now stays where something that should replace it does not serve.
     fn keep_served(&self, ready: &mut BTreeMap<VersionNumber, Ready>) {
         for (number, release) in self.job.basis.served.iter().flat_map(|served| &served.releases) {
-            let version = || Ready { version: Arc::clone(&release.version), is_new: false };
+            let version = || Ready { version: Arc::clone(&release.version), origin: Origin::Kept };
             ready.entry(*number).or_insert_with(version);
         }
     }
@@ -107,15 +124,15 @@ impl Assembler<'_> {
     fn version(&mut self, config: &Arc<DeclaredConfig>, number: VersionNumber) -> Result<Ready, Refusal> {
         let unit = Unit::Version(number);
         let current = self.current_release(number).map(|release| Arc::clone(&release.version));
-        let kept = |version: &Arc<LoadedVersion>| Ready { version: Arc::clone(version), is_new: false };
+        let kept = |version: &Arc<LoadedVersion>, origin| Ready { version: Arc::clone(version), origin };
         if let Some(version) = current.as_ref().filter(|_| self.job.moving.contains(&unit)) {
-            return Ok(kept(version));
+            return Ok(kept(version, Origin::Kept));
         }
         let is_unchanged = !self.job.changed.contains(&unit);
         if let Some(version) = current.as_ref().filter(|_| is_unchanged)
             && adapt(version, config)?
         {
-            return Ok(kept(version));
+            return Ok(kept(version, Origin::Kept));
         }
         let files = &self.job.files[&unit];
         let digest = version_digest(&self.job.dir, Path::new(&number.to_string()), files)
@@ -123,10 +140,10 @@ impl Assembler<'_> {
         if let Some(version) = current.as_ref().filter(|version| version.digest == digest)
             && adapt(version, config)?
         {
-            return Ok(kept(version));
+            return Ok(kept(version, Origin::Same));
         }
         let loaded = self.workshop.load_version(config, &self.job.dir, number, digest);
-        Ok(Ready { version: Arc::new(loaded.map_err(Refusal::version)?), is_new: true })
+        Ok(Ready { version: Arc::new(loaded.map_err(Refusal::version)?), origin: Origin::Loaded })
     }
 
     pub(super) fn current_release(&self, number: VersionNumber) -> Option<&Arc<Release>> {

@@ -1,6 +1,8 @@
 use std::num::NonZeroUsize;
 
 use model::{DataType, ModelName, TensorConfig};
+use rand::rngs::SmallRng;
+use rand::{Rng as _, SeedableRng as _};
 use serde_json::Value;
 
 use super::super::config_text::{ConfigDefaults, parse_model_config};
@@ -179,4 +181,36 @@ fn every_problem_has_its_path_into_the_json() {
     }
     let large = format!("\"{}\"", "x".repeat(CONFIG_BYTES_MAX));
     assert!(of_json(&large).expect_err("too large")[0].contains("it may have at most 1048576"));
+}
+
+#[test]
+fn every_corruption_is_answered_and_what_is_accepted_is_its_own_normal_form() {
+    let declared = of_text(
+        "max_batch_size: 8 input { name: \"x\" data_type: TYPE_FP32 dims: [ 4, -1 ] reshape { shape: [ 2, 2, -1 ] } }
+         dynamic_batching { preferred_batch_size: [ 4, 8 ] priority_levels: 2 default_priority_level: 1
+                            priority_queue_policy { key: 1 value { max_queue_size: 5 } } }
+         instance_group [ { count: 2 }, { kind: KIND_MODEL } ] version_policy { specific { versions: [ 1, 3 ] } }
+         optimization { graph { level: 1 } } metric_tags { key: \"a\" value: \"b\" }",
+    );
+    let whole: Vec<char> = json(&declared, &declared.model).chars().collect();
+    let mut random = SmallRng::seed_from_u64(11);
+    let alphabet: Vec<char> = "{}[]:,\"\\-.0189aeTE_ ntfμ".chars().collect();
+    let mut accepted = 0;
+    for _ in 0..4000 {
+        let mut corrupt = whole.clone();
+        for _ in 0..random.random_range(1..3) {
+            let at = random.random_range(0..corrupt.len());
+            corrupt[at] = alphabet[random.random_range(0..alphabet.len())];
+        }
+        match of_json(&corrupt.into_iter().collect::<String>()) {
+            Err(problems) => assert!(!problems.is_empty()),
+            Ok(declared) => {
+                let printed = json(&declared, &declared.model);
+                let again = of_json(&printed).unwrap_or_else(|problems| panic!("{printed}: {problems:?}"));
+                assert_eq!(json(&again, &again.model), printed);
+                accepted += 1;
+            }
+        }
+    }
+    assert!(accepted > 20, "{accepted} of 4000 were accepted");
 }

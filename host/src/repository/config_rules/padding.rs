@@ -82,8 +82,8 @@ impl<'p> Parameter<'p> {
                 let input = PaddedInput { length: self.length(&words, rules), axis: self.axis(&words, rules), value };
                 padding.inputs.insert(name, input);
             }
-            ("mask", false) => self.fill(name, FilledKind::Mask, (padding, rules)),
-            ("lengths", false) => self.fill(name, FilledKind::Lengths, (padding, rules)),
+            ("mask", false) => self.fill(&name, FilledKind::Mask, (padding, rules)),
+            ("lengths", false) => self.fill(&name, FilledKind::Lengths, (padding, rules)),
             ("output", false) => {
                 let words = self.words(&["length", "axis"], rules);
                 let output = CutOutput { length: self.length(&words, rules), axis: self.axis(&words, rules) };
@@ -105,10 +105,10 @@ impl<'p> Parameter<'p> {
         }
     }
 
-    fn fill(&self, name: Arc<str>, kind: FilledKind, (padding, rules): (&mut PaddingConfig, &mut Rules<'_, '_>)) {
+    fn fill(&self, name: &Arc<str>, kind: FilledKind, (padding, rules): (&mut PaddingConfig, &mut Rules<'_, '_>)) {
         let words = self.words(&["length"], rules);
         let filled = FilledInput { length: self.length(&words, rules), kind };
-        if padding.filled.insert(Arc::clone(&name), filled).is_some() {
+        if padding.filled.insert(Arc::clone(name), filled).is_some() {
             let message = format!("input '{name}' is filled in as a mask and as lengths");
             self.refuse(rules, message, "keep one of the two parameters".to_owned());
         }

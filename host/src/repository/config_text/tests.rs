@@ -45,7 +45,7 @@ fn a_configuration_is_read_as_triton_reads_it() {
     assert_eq!(seen, ["x FP32 [3, -1]", "y INT64 [2, 4]", "z BYTES [1]"]);
     assert_eq!(config.batching.preferred_batch_sizes, [4, 8]);
     assert_eq!(config.batching.max_queue_delay.as_micros(), 100);
-    let versions = [1, 3].map(|n| model::VersionNumber::new(n).expect("not zero"));
+    let versions = [1, 3].map(|n| VersionNumber::new(n).expect("not zero"));
     assert_eq!(config.version_policy, VersionPolicy::Specific(versions.to_vec()));
     assert_eq!(config.session.threads.intra_op, Some(2.into()));
     assert_eq!(config.parameters.into_iter().collect::<Vec<_>>(), [("threshold".to_owned(), "0.5".to_owned())]);

@@ -35,6 +35,9 @@ impl Loop {
                 if let Some(state) = self.models.get_mut(&name) {
                     state.answer(&outcome);
                     state.orders = later;
+                    if state.is_ordered() {
+                        state.reread();
+                    }
                 }
             }
             JobResult::NotWhole(unit, reason) => {

@@ -1,9 +1,10 @@
-//! Benchmarks of the built server that print figures and assert nothing about them: `bench swap`, `bench isolation` and
-//! `bench predict`. The load comes from this process, so on a small machine server and load share the cores; ratios
+//! Benchmarks of the built server that print figures and assert nothing about them: `bench swap`, `bench isolation`,
+//! `bench reload` and `bench predict`. The load comes from this process, so on a small machine server and load share the cores; ratios
 //! within one run are what counts. `cargo xtask bench --profile dist swap` builds everything it needs first.
 
 mod isolation;
 mod predict;
+mod reload;
 mod swap;
 
 use anyhow::Result;
@@ -16,6 +17,8 @@ enum Command {
     Swap(swap::SwapArgs),
     /// The 99th percentile of a model, alone and beside each hostile plugin
     Isolation(isolation::IsolationArgs),
+    /// Latency of a model beside one that is loaded again and again
+    Reload(reload::ReloadArgs),
     /// Throughput and latency of predict on the sample model fraud_v3
     Predict(predict::PredictArgs),
 }
@@ -25,6 +28,7 @@ async fn main() -> Result<()> {
     match Command::parse() {
         Command::Swap(args) => swap::run(&args).await,
         Command::Isolation(args) => isolation::run(&args).await,
+        Command::Reload(args) => reload::run(&args).await,
         Command::Predict(args) => predict::run(&args).await,
     }
 }

@@ -160,7 +160,7 @@ impl<'a> Resolver<'a> {
         let length = self.length(&filled.length, parameter.clone())?;
         let (name, data_type, shape) = (Arc::clone(&spec.name), spec.data_type, spec.shape.clone());
         let (free, rank) = (free_axes(spec), spec.shape.len());
-        let is_single = shape.iter().skip(1).all(|&dim| dim == 1 || dim == -1);
+        let is_single = shape.first() == Some(&-1) && shape.iter().skip(1).all(|&dim| dim == 1 || dim == -1);
         match (filled.kind, &free[..]) {
             (FilledKind::Mask, &[axis]) if is_single && data_type.element_size().is_some() => {
                 let one = if data_type == DataType::Bool { "true" } else { "1" };

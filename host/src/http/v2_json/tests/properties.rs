@@ -5,7 +5,8 @@ use model::{BytesElements, DataType, Tensor};
 use proptest::prelude::{Just, Strategy, any, prop, proptest};
 use serde::de::IgnoredAny;
 
-use super::{body, parse_bytes, parse_one, render};
+use super::super::{InferBody, parse_infer};
+use super::{body, context, parse_bytes, parse_one, render, signature};
 
 /// Bodies near the valid ones.
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
@@ -13,6 +14,7 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
         body("FP32", "[2,2]", "[[1.5,-2e3],[0,NaN]]"),
         body("BYTES", "[2]", "[\"a\\u00e9\",\"\"]"),
         body("INT64", "[1]", "[-9223372036854775808]"),
+        concat!(r#"{"inputs":[{"name":"x","datatype":"BYTES","shape":[1],"parameters":{"binary_data_size":5}}]}"#, "\u{1}\0\0\0a").to_owned(),
         r#"{"id":"7","parameters":{"priority":1,"a":"b"},"inputs":[{"data":[[true]],"shape":[1],"name":"x","datatype":"BOOL"}],
             "outputs":[{"name":"y","parameters":{"binary_data":false}}]}"#
             .to_owned(),
@@ -81,6 +83,15 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(body in prop::collection::vec(any::<u8>(), 0..256)) {
         let _ = parse_bytes(&body);
+    }
+
+    #[test]
+    fn bodies_cut_anywhere_never_panic(body in mutated(), cut in any::<prop::sample::Index>()) {
+        let length = cut.index(body.len() + 1).to_string();
+        let split = InferBody::split(Bytes::from(body), Some(&length)).expect("within the body");
+        if let Err(error) = parse_infer(&split, &context(&signature())) {
+            assert!(!error.text.is_empty() && error.code.http_status() == 400);
+        }
     }
 
     #[test]

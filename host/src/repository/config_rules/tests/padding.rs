@@ -60,6 +60,17 @@ fn lengths_have_names_where_a_model_has_several() {
     assert_eq!(padding.buckets["past"], Buckets::default());
 }
 
+#[test]
+fn the_examples_of_the_document_are_accepted() {
+    let document = include_str!("../../../../../docs/padding.md");
+    let blocks: Vec<&str> = document.split("```").filter_map(|block| block.strip_prefix("protobuf\n")).collect();
+    let [bert, ranker] = &blocks[..] else { panic!("{} examples", blocks.len()) };
+    let padding = accepted(&(BERT.to_owned() + bert)).padding;
+    assert_eq!((padding.inputs.len(), padding.filled.len(), padding.outputs.len()), (2, 1, 1));
+    let padding = accepted(ranker).padding;
+    assert_eq!((padding.inputs.len(), padding.filled.len(), padding.outputs.len()), (2, 2, 1));
+}
+
 /// The only problem, shown from its field on.
 fn problem_of(key: &str, value: &str, expected: &str) {
     let text = with("", &[(key, value)]);
@@ -131,6 +142,10 @@ fn what_a_value_must_not_be_is_refused() {
     for (key, value, expected) in cases {
         problem_of(key, value, expected);
     }
+}
+
+#[test]
+fn what_is_given_twice_is_refused() {
     refused(
         &with("", &[("mask.n", ""), ("lengths.n", "")]),
         &[
