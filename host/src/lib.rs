@@ -10,6 +10,7 @@ pub mod http;
 pub mod janitor;
 pub mod logging;
 pub mod metrics;
+pub mod non_finite;
 pub mod pipeline;
 pub mod registry;
 pub mod repository;

@@ -53,6 +53,8 @@ impl SwapOutcome {
 pub struct Metrics {
     registry: Registry,
     triton: TritonSeries,
+    non_finite: IntCounterVec,
+    kserve: [HistogramVec; 3],
     stage: HistogramVec,
     batch_rows: HistogramVec,
     requests: IntCounterVec,
@@ -121,6 +123,13 @@ impl Metrics {
         let version: &[&str] = &["model", "version"];
         let this = Self {
             triton: registered(r, Ok(TritonSeries::new(triton))),
+            non_finite: counters(
+                names::NON_FINITE,
+                "Answers of which an output held a NaN or an infinity",
+                &["model", "version", "output"],
+            ),
+            kserve: [names::KSERVE_PREPROCESS, names::KSERVE_PREDICT, names::KSERVE_POSTPROCESS]
+                .map(|name| histograms(name, "As KServe's dashboards read it", duration_buckets(), &["model_name"])),
             stage: histograms(
                 names::STAGE_DURATION,
                 "Time of each stage of a request in seconds",
