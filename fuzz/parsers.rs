@@ -5,11 +5,15 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use airlock::http::v2_json::{InferAnswer, InferContext, parse_infer, render_infer};
+use airlock::classification::Classification;
+use airlock::http::v2_json::{
+    EncodedOutput, Encoding, InferAnswer, InferBody, InferContext, InferRequest, V2Error, parse_infer, render_infer,
+};
 use airlock::repository::config_json::{normal_json, parse_model_config_json};
 use airlock::repository::config_text::{ConfigContext, ConfigDefaults, parse_model_config};
 use airlock::repository::declared_config::DeclaredConfig;
 use airlock::repository::plugin_toml::parse_plugin_toml;
+use bytes::Bytes;
 use model::{DataType, ModelName, Signature, Tensor, TensorSpec};
 use plugin::{RuntimeConfig, SandboxRuntime};
 
@@ -18,8 +22,9 @@ type Parser = fn(&[u8]);
 
 /// The parsers by the name of their corpus and fuzz target.
 #[allow(dead_code, reason = "a fuzz target calls one function, a test all")]
-pub(crate) const ALL: [(&str, Parser); 6] = [
+pub(crate) const ALL: [(&str, Parser); 7] = [
     ("v2_json", v2_json),
+    ("v2_binary", v2_binary),
     ("config_pbtxt", config_pbtxt),
     ("config_json", config_json),
     ("plugin_toml", plugin_toml),
@@ -27,21 +32,59 @@ pub(crate) const ALL: [(&str, Parser); 6] = [
     ("component", component),
 ];
 
-/// The body of an infer request. What is accepted has whole tensors with distinct names, and can be printed.
+/// The JSON body of an infer request.
 pub(crate) fn v2_json(body: &[u8]) {
+    infer(InferBody::split(Bytes::copy_from_slice(body), None));
+}
+
+/// The body of an infer request after the length of its JSON: the first two bytes, little-endian.
+pub(crate) fn v2_binary(input: &[u8]) {
+    let Some((length, body)) = input.split_first_chunk() else { return };
+    let length = u16::from_le_bytes(*length).to_string();
+    infer(InferBody::split(Bytes::copy_from_slice(body), Some(&length)));
+}
+
+/// What is accepted has whole tensors with distinct names, and can be printed in every form that is asked for.
+fn infer(body: Result<InferBody, V2Error>) {
+    let Ok(body) = body else { return };
     let spec = |name: &str| TensorSpec { name: name.into(), data_type: DataType::Fp32, shape: vec![-1, 2] };
-    let signature = Signature { inputs: vec![spec("x"), spec("z")], outputs: vec![spec("y"), spec("w")] };
-    let context = InferContext { model: "m", signature: &signature, data_bytes_max: 1 << 20 };
-    let Ok(request) = parse_infer(body, &context) else { return };
-    for (index, input) in request.inputs.iter().enumerate() {
-        assert!(request.inputs[..index].iter().all(|earlier| earlier.name() != input.name()), "a name comes twice");
-        let (name, data_type, shape, data) = input.clone().into_parts();
-        Tensor::new(name, data_type, shape, data).expect("a request that is accepted has whole tensors");
+    let one = Signature { inputs: vec![spec("x")], outputs: vec![spec("y"), spec("w")] };
+    let two = Signature { inputs: vec![spec("x"), spec("z")], ..one.clone() };
+    for signature in [one, two] {
+        let context =
+            InferContext { model: "m", signature: &signature, has_batch_dimension: true, data_bytes_max: 1 << 20 };
+        let Ok(request) = parse_infer(&body, &context) else { continue };
+        let id = request.id.as_deref();
+        for (index, input) in request.inputs.iter().enumerate() {
+            assert!(request.inputs[..index].iter().all(|earlier| earlier.name() != input.name()), "a name comes twice");
+            let (name, data_type, shape, data) = input.clone().into_parts();
+            Tensor::new(name, data_type, shape, data).expect("a request that is accepted has whole tensors");
+        }
+        let encode = |tensor: &Tensor| EncodedOutput { tensor: tensor.clone(), encoding: request.encoding };
+        let outputs: Vec<_> = request.inputs.iter().map(encode).collect();
+        print(&InferAnswer { model: "m", version: "1", id, outputs: &outputs });
+        classify(&request);
     }
-    let answer = InferAnswer { model: "m", version: "1", id: request.id.as_deref(), outputs: &request.inputs };
-    let mut out = Vec::new();
-    if render_infer(&mut out, &answer).is_ok() {
-        assert!(std::str::from_utf8(&out).is_ok(), "answers are UTF-8");
+}
+
+/// An answer's JSON is UTF-8, and its binary data as long as the outputs that are asked for in binary.
+fn print(answer: &InferAnswer<'_>) {
+    let Ok(rendered) = render_infer(answer) else { return };
+    let json_length = rendered.json_length.unwrap_or(rendered.body.len());
+    let (json, binary) = rendered.body.split_at(json_length);
+    assert!(std::str::from_utf8(json).is_ok(), "answers are UTF-8");
+    let binary_outputs = answer.outputs.iter().filter(|output| output.encoding == Encoding::Binary);
+    assert_eq!(binary.len(), binary_outputs.map(|output| output.tensor.data().len()).sum::<usize>());
+}
+
+/// A ranking has at most as many classes as were asked for.
+fn classify(request: &InferRequest) {
+    for (input, output) in request.inputs.iter().zip(&request.outputs) {
+        let Some(classes) = output.classes else { continue };
+        let classification = Classification { classes, labels: None, has_batch_dimension: true };
+        if let Ok(ranked) = classification.rank(input) {
+            assert!(ranked.shape().last().is_some_and(|&count| count <= classes.get()));
+        }
     }
 }
 

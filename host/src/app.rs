@@ -214,6 +214,7 @@ fn http_state(
             name: settings.server_name.clone(),
             strict_readiness: settings.strict_readiness,
             restricted: settings.listen.restricted.clone(),
+            forwarded_headers: settings.forwarded_headers.clone(),
         },
         repository: RepositoryApi {
             roots: settings.repositories.clone(),

@@ -1,12 +1,16 @@
 //! A failed request as every surface sees it: a stable code, the text for the client, and what only some failures carry.
 //! The causes behind it have been logged where they happened.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use batching::BatchError;
 use model::ErrorCode;
 use plugin::{FieldError, PluginFailure};
 use serde::Serialize;
+
+/// Most bytes of a client's value that a text repeats.
+const SHOWN_BYTES_MAX: usize = 128;
 
 /// Why a request was not answered with a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,12 +23,14 @@ pub struct RequestFailure {
     pub fields: Vec<FieldError>,
     /// When to try again.
     pub retry_after: Option<Duration>,
+    /// Whether Triton begins the text with the request's id; see [`Self::with_request_id`].
+    pub names_request: bool,
 }
 
 impl RequestFailure {
     /// A failure that carries nothing further.
     pub fn new(code: ErrorCode, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), fields: Vec::new(), retry_after: None }
+        Self { code, text: text.into(), fields: Vec::new(), retry_after: None, names_request: false }
     }
 
     /// The same with a time to try again.
@@ -33,6 +39,38 @@ impl RequestFailure {
         self.retry_after = Some(delay);
         self
     }
+
+    /// The same, marked as one whose text Triton begins with the request's id.
+    #[must_use]
+    pub fn naming_request(mut self) -> Self {
+        self.names_request = true;
+        self
+    }
+
+    /// The same with the request's id before its text, where Triton puts it there.
+    #[must_use]
+    pub fn with_request_id(mut self, id: Option<&str>) -> Self {
+        if std::mem::take(&mut self.names_request) {
+            self.text.insert_str(0, &request_prefix(id));
+        }
+        self
+    }
+}
+
+/// What Triton puts before the texts of its core: `[request id: 7] `, or `[request id: <id_unknown>] ` without an id.
+#[must_use]
+pub fn request_prefix(id: Option<&str>) -> String {
+    let id = id.filter(|id| !id.is_empty()).unwrap_or("<id_unknown>");
+    format!("[request id: {}] ", clipped(id))
+}
+
+/// `text`, cut at a character where it is long.
+#[must_use]
+pub fn clipped(text: &str) -> Cow<'_, str> {
+    if text.len() <= SHOWN_BYTES_MAX {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("{}…", &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)]))
 }
 
 impl From<BatchError> for RequestFailure {
@@ -147,6 +185,16 @@ mod tests {
         422 application/problem+json {"error":"/age: is 130","code":"invalid_fields","errors":[{"pointer":"/age","code":"out_of_range","message":"is 130"}]}
         403 application/json {"error":"no","code":"rejected"}
         "#);
+    }
+
+    #[test]
+    fn the_prefix_of_core_texts() {
+        let failure = || RequestFailure::new(ErrorCode::InvalidTensors, "text");
+        for (id, prefixed) in [(Some("7"), "[request id: 7] text"), (None, "[request id: <id_unknown>] text")] {
+            assert_eq!(failure().naming_request().with_request_id(id).text, prefixed);
+            assert_eq!(failure().with_request_id(id).text, "text");
+        }
+        assert_eq!(request_prefix(Some("")), "[request id: <id_unknown>] ");
     }
 
     #[test]

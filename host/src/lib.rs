@@ -3,6 +3,7 @@
 
 pub mod app;
 pub mod check;
+pub mod classification;
 pub mod cli;
 pub mod failure;
 pub mod generation;
@@ -12,6 +13,7 @@ pub mod logging;
 pub mod metrics;
 pub mod non_finite;
 pub mod pipeline;
+pub mod raw_tensor;
 pub mod registry;
 pub mod repository;
 pub mod settings;

@@ -197,10 +197,10 @@ impl Run<'_> {
 ///
 /// # Errors
 /// A [`RequestFailure`] from the queue or the engine, or for tensors that do not fit the signature.
-pub async fn infer(
+pub async fn infer<N: AsRef<str>>(
     version: &LoadedVersion,
     inputs: Vec<Tensor>,
-    output_names: &[String],
+    output_names: &[N],
     waiting: Waiting,
 ) -> Result<Vec<Tensor>, RequestFailure> {
     let mut stages = Stages::begin(&version.metrics, Accounting::Counted);
@@ -209,21 +209,30 @@ pub async fn infer(
     result
 }
 
-async fn infer_timed(
+async fn infer_timed<N: AsRef<str>>(
     version: &LoadedVersion,
     inputs: Vec<Tensor>,
-    output_names: &[String],
+    output_names: &[N],
     waiting: Waiting,
     stages: &Stages<'_>,
 ) -> Result<Vec<Tensor>, RequestFailure> {
     let invalid = |mismatch: SignatureMismatch| {
         version.metrics.inference().failed(ErrorCode::InvalidTensors, stages.started.elapsed());
-        RequestFailure::new(ErrorCode::InvalidTensors, mismatch.text(version.model.as_str()))
+        mismatch_failure(version, &mismatch)
     };
     let selection = version.signature.select_outputs(output_names).map_err(invalid)?;
     let (inputs, rows) = version.check_inputs(inputs).map_err(invalid)?;
     let inferred = submit(version, (inputs, rows), waiting, stages).await?;
     Ok(pick_outputs(&inferred.outputs, &selection))
+}
+
+/// Triton begins these texts with the request's id, but for names that the model does not have.
+fn mismatch_failure(version: &LoadedVersion, mismatch: &SignatureMismatch) -> RequestFailure {
+    let failure = RequestFailure::new(ErrorCode::InvalidTensors, mismatch.text(version.model.as_str()));
+    match mismatch {
+        SignatureMismatch::UnknownInput(_) | SignatureMismatch::UnknownOutput(_) => failure,
+        _ => failure.naming_request(),
+    }
 }
 
 async fn submit(

@@ -203,6 +203,12 @@ impl LoadedVersion {
         Ok((inputs, rows))
     }
 
+    /// Whether the first dimension of its tensors counts rows.
+    #[must_use]
+    pub fn has_batch_dimension(&self) -> bool {
+        self.max_request_rows > 0
+    }
+
     /// Its configuration now.
     #[must_use]
     pub fn config(&self) -> Arc<VersionConfig> {

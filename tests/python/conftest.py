@@ -46,8 +46,9 @@ class Server:
     def get(self, path):
         return send(urllib.request.Request(self.http + path))
 
-    def post(self, path, body, content_type="application/json"):
-        return send(urllib.request.Request(self.http + path, data=body, headers={"Content-Type": content_type}))
+    def post(self, path, body, content_type="application/json", headers=None):
+        headers = {"Content-Type": content_type, **(headers or {})}
+        return send(urllib.request.Request(self.http + path, data=body, headers=headers))
 
 
 def send(request):
@@ -68,6 +69,17 @@ def lower_keys(headers):
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
     with serving(tmp_path_factory.mktemp("airlock"), ROOT / "model_repository") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def v2_server(tmp_path_factory):
+    """Serves the models of v2_repository."""
+    import v2_repository
+
+    folder = tmp_path_factory.mktemp("v2")
+    v2_repository.write(folder / "models")
+    with serving(folder, folder / "models", ["--http-header-forward-pattern=^x-tenant|^priority$"]) as running:
         yield running
 
 

@@ -2,6 +2,10 @@
 //! business rule here. [`router`] is the whole application as a `tower` service, so tests call it without a socket.
 
 mod answer;
+mod coding;
+mod forward;
+mod generate;
+mod infer;
 mod metrics_page;
 mod predict;
 mod repository;
@@ -31,7 +35,7 @@ use crate::metrics::Metrics;
 use crate::registry::ModelRegistry;
 use crate::repository::control::ModelControlQueue;
 use crate::repository::overrides::OverridesFolder;
-use crate::settings::{RequestLimits, RestrictedApis};
+use crate::settings::{HeaderPattern, RequestLimits, RestrictedApis};
 
 pub use metrics_page::{metrics_router, metrics_text};
 
@@ -64,6 +68,8 @@ pub struct ServerTraits {
     pub strict_readiness: bool,
     /// What requests must bring.
     pub restricted: RestrictedApis,
+    /// Which headers become parameters of an inference request.
+    pub forwarded_headers: Option<HeaderPattern>,
 }
 
 /// The repositories, and who loads from them.
@@ -134,11 +140,15 @@ pub fn router(state: Arc<HttpState>) -> Router {
         .route("/v2/models/{model}/versions/{version}/stats", get(statistics::of_model))
         .route("/v2/models/{model}/ready", get(v2::model_ready))
         .route("/v2/models/{model}/config", get(v2::model_config))
-        .route("/v2/models/{model}/infer", post(v2::infer))
+        .route("/v2/models/{model}/infer", post(infer::infer))
+        .route("/v2/models/{model}/generate", post(generate::generate))
+        .route("/v2/models/{model}/generate_stream", post(generate::generate_stream))
         .route("/v2/models/{model}/versions/{version}", get(v2::model_metadata))
         .route("/v2/models/{model}/versions/{version}/ready", get(v2::model_ready))
         .route("/v2/models/{model}/versions/{version}/config", get(v2::model_config))
-        .route("/v2/models/{model}/versions/{version}/infer", post(v2::infer))
+        .route("/v2/models/{model}/versions/{version}/infer", post(infer::infer))
+        .route("/v2/models/{model}/versions/{version}/generate", post(generate::generate))
+        .route("/v2/models/{model}/versions/{version}/generate_stream", post(generate::generate_stream))
         .route("/v2/repository/index", post(repository::index))
         .route("/v2/repository/models/{model}/load", post(repository::load))
         .route("/v2/repository/models/{model}/unload", post(repository::unload))

@@ -81,7 +81,7 @@ async fn answer_pinned(
     tally: &mut Tally<'_>,
 ) -> Result<plugin::Response, RequestFailure> {
     let admitted = admit(state, headers)?;
-    let body = read_body(state, headers, body, admitted.deadline).await?;
+    let body = read_body(state, (headers, body), admitted.deadline, "request body").await?;
     tally.body_read();
     let request = PredictRequest {
         request_id: id.to_owned(),

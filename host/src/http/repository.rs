@@ -114,7 +114,7 @@ fn target<'a>(
 async fn read(state: &HttpState, request: Request<Body>) -> Result<RepositoryRequest, RequestFailure> {
     let (parts, body) = request.into_parts();
     let admitted = admit(state, &parts.headers)?;
-    let body = read_body(state, &parts.headers, body, admitted.deadline).await?;
+    let body = read_body(state, (&parts.headers, body), admitted.deadline, "request JSON").await?;
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(RepositoryRequest::default());
     }

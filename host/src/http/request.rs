@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
-use bytes::Bytes;
-use http_body_util::{BodyExt, Limited};
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
 use model::ErrorCode;
 use prometheus::IntGauge;
 use tokio::sync::SemaphorePermit;
@@ -18,6 +18,8 @@ use crate::failure::RequestFailure;
 
 /// A client's word on how long it waits, in milliseconds.
 const REQUEST_TIMEOUT: &str = "x-request-timeout-ms";
+/// Chunks of a body that is sent in chunks, at most. Source: Triton's limit.
+const CHUNKS_MAX: usize = 65_536;
 /// Longest request id taken over from a client.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
@@ -66,32 +68,99 @@ fn timeout(headers: &HeaderMap, max: Duration) -> Result<Duration, RequestFailur
     }
 }
 
-/// Reads the body, up to the limit and the deadline.
+/// Reads the body, up to the limits and the deadline. `what` is the body's name in texts.
 ///
 /// # Errors
-/// [`ErrorCode::BodyTooLarge`], [`ErrorCode::DeadlineExceeded`], or a body that broke off.
+/// [`ErrorCode::BodyTooLarge`], [`ErrorCode::DeadlineExceeded`], too many chunks, or a body that broke off.
 pub(super) async fn read_body(
     state: &HttpState,
-    headers: &HeaderMap,
-    body: Body,
+    (headers, body): (&HeaderMap, Body),
     deadline: Instant,
+    what: &'static str,
 ) -> Result<Bytes, RequestFailure> {
-    let max = state.limits.body_bytes_max;
-    let too_large = || {
-        let text = format!("the body is larger than {max} bytes; raise --http-max-input-size to allow it");
-        RequestFailure::new(ErrorCode::BodyTooLarge, text)
-    };
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > max) {
-        return Err(too_large());
-    }
-    match tokio::time::timeout_at(deadline, Limited::new(body, max).collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => {
-            Err(RequestFailure::new(ErrorCode::MalformedRequest, format!("reading the request's body: {error}")))
-        }
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let bounds = BodyBounds { what, announced, bytes_max: state.limits.body_bytes_max };
+    match tokio::time::timeout_at(deadline, bounds.read(body)).await {
+        Ok(outcome) => outcome,
         Err(_) => Err(RequestFailure::new(ErrorCode::DeadlineExceeded, "the body did not arrive in time")),
+    }
+}
+
+/// How large a body may be, and says it is.
+struct BodyBounds {
+    what: &'static str,
+    /// Its length, where it is not sent in chunks.
+    announced: Option<usize>,
+    bytes_max: usize,
+}
+
+impl BodyBounds {
+    async fn read(&self, mut body: Body) -> Result<Bytes, RequestFailure> {
+        if self.announced.is_some_and(|length| length > self.bytes_max) {
+            return Err(self.too_large());
+        }
+        let (mut whole, mut chunks) = (Gathered::default(), 0);
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| {
+                RequestFailure::new(ErrorCode::MalformedRequest, format!("reading the request's body: {error}"))
+            })?;
+            let Ok(data) = frame.into_data() else { continue };
+            chunks += usize::from(!data.is_empty());
+            if self.announced.is_none() && chunks > CHUNKS_MAX {
+                return Err(too_many_chunks());
+            }
+            if whole.len() + data.len() > self.bytes_max {
+                return Err(self.too_large());
+            }
+            whole.push(data, self.announced);
+        }
+        Ok(whole.into_bytes())
+    }
+
+    fn too_large(&self) -> RequestFailure {
+        let Self { what, announced, bytes_max } = self;
+        let size = announced.map_or_else(String::new, |length| format!(" of {length} bytes"));
+        let text = format!(
+            "{what} size{size} exceeds the maximum allowed input size of {bytes_max} bytes. Use --http-max-input-size to \
+             increase the limit."
+        );
+        RequestFailure::new(ErrorCode::BodyTooLarge, text)
+    }
+}
+
+fn too_many_chunks() -> RequestFailure {
+    let text = format!(
+        "Chunked request body exceeds maximum of {CHUNKS_MAX} non-empty chunks. Send fewer or larger HTTP chunks."
+    );
+    RequestFailure::new(ErrorCode::MalformedRequest, text)
+}
+
+/// A body's parts, put together as they come. One that comes whole is not copied.
+#[derive(Default)]
+struct Gathered {
+    first: Bytes,
+    rest: BytesMut,
+}
+
+impl Gathered {
+    fn len(&self) -> usize {
+        if self.rest.is_empty() { self.first.len() } else { self.rest.len() }
+    }
+
+    fn push(&mut self, part: Bytes, announced: Option<usize>) {
+        if self.len() == 0 {
+            self.first = part;
+            return;
+        }
+        if self.rest.is_empty() {
+            self.rest.reserve(announced.unwrap_or(0).max(self.first.len() + part.len()));
+            self.rest.extend_from_slice(&std::mem::take(&mut self.first));
+        }
+        self.rest.extend_from_slice(&part);
+    }
+
+    fn into_bytes(self) -> Bytes {
+        if self.rest.is_empty() { self.first } else { self.rest.freeze() }
     }
 }
 

@@ -5,7 +5,7 @@
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 /// Flags of parts that are not served yet, with the shape of their values.
-const LATER: [(&str, Shape); 22] = [
+const LATER: [(&str, Shape); 21] = [
     ("allow-grpc", Shape::Switch),
     ("grpc-address", Shape::Text),
     ("grpc-use-ssl", Shape::Switch),
@@ -15,7 +15,6 @@ const LATER: [(&str, Shape); 22] = [
     ("grpc-root-cert", Shape::Text),
     ("grpc-header-forward-pattern", Shape::Text),
     ("grpc-restricted-protocol", Shape::Pair(':')),
-    ("http-header-forward-pattern", Shape::Text),
     ("allow-client-shm", Shape::Switch),
     ("allow-cpu-metrics", Shape::Switch),
     ("metrics-config", Shape::Pair('=')),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::bounds::Bounds;
 use super::{
-    EngineSettings, Listen, LoadSettings, ModelControlMode, RateLimitSettings, RestrictedApis, SandboxLimits,
-    ServeArgs, TritonArgs,
+    EngineSettings, HeaderPattern, Listen, LoadSettings, ModelControlMode, RateLimitSettings, RestrictedApis,
+    SandboxLimits, ServeArgs, TritonArgs,
 };
 use crate::repository::config_choice::ConfigChoice;
 
@@ -44,6 +44,12 @@ pub(super) fn load_settings(args: &ServeArgs, bounds: &mut Bounds, problems: &mu
         engine: EngineSettings::of(triton, problems),
         rate_limit: RateLimitSettings::of(triton, problems),
     }
+}
+
+/// The pattern of the headers that become parameters; one that is none is told and does nothing.
+pub(super) fn forwarded_headers(triton: &TritonArgs, problems: &mut Vec<String>) -> Option<HeaderPattern> {
+    let pattern = HeaderPattern::new(triton.http_header_forward_pattern.as_deref()?);
+    pattern.map_err(|problem| problems.push(problem)).ok()
 }
 
 /// Triton's seconds count where its mode is asked for.

@@ -7,6 +7,7 @@ mod backend;
 mod bounds;
 mod control;
 mod foreign;
+mod forward;
 mod groups;
 mod restricted;
 mod triton;
@@ -25,7 +26,8 @@ pub use backend::{EngineSettings, RateLimitSettings};
 use bounds::Bounds;
 pub use control::{ModelControl, StartupModels};
 pub use foreign::ForeignArgs;
-use groups::{listen, load_settings, log_level, rescan_interval, sandbox_limits};
+pub use forward::HeaderPattern;
+use groups::{forwarded_headers, listen, load_settings, log_level, rescan_interval, sandbox_limits};
 pub use restricted::{ApiKind, RequiredHeader, RestrictedApis};
 pub use triton::{ModelControlMode, RateLimitMode, TritonArgs};
 
@@ -68,6 +70,8 @@ pub struct Settings {
     pub exit_on_error: bool,
     /// Whether readiness waits for every model of the start.
     pub strict_readiness: bool,
+    /// Which headers become parameters of an inference request.
+    pub forwarded_headers: Option<HeaderPattern>,
     /// The server's name in its metadata.
     pub server_name: String,
     /// What it logs, how and where to.
@@ -260,6 +264,7 @@ impl Settings {
             control: ModelControl::of(triton, &mut problems),
             exit_on_error: triton.exit_on_error.unwrap_or(false),
             strict_readiness: triton.strict_readiness.unwrap_or(true),
+            forwarded_headers: forwarded_headers(triton, &mut problems),
             server_name: triton.id.clone().unwrap_or_else(|| "airlock".to_owned()),
             loading: load_settings(&args, &mut bounds, &mut problems),
             state_dir: args.state_dir.unwrap_or_else(|| PathBuf::from("airlock-state")),

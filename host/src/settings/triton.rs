@@ -82,6 +82,11 @@ pub struct TritonArgs {
     #[arg(long, env = "AIRLOCK_HTTP_RESTRICTED_API", value_name = "API[,API]:HEADER=VALUE")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub http_restricted_api: Vec<String>,
+    /// Headers whose names match this regular expression become parameters of their inference request, whatever their
+    /// case; a part of a name is enough
+    #[arg(long, env = "AIRLOCK_HTTP_HEADER_FORWARD_PATTERN", value_name = "REGEX")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_header_forward_pattern: Option<String>,
     /// Name of this server in its metadata [default: airlock]
     #[arg(long, env = "AIRLOCK_ID", value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -80,6 +80,7 @@ impl Host {
                 name: "airlock".to_owned(),
                 strict_readiness: true,
                 restricted: RestrictedApis::default(),
+                forwarded_headers: None,
             },
             repository: RepositoryApi {
                 roots: vec![repository.to_path_buf()],

@@ -53,22 +53,19 @@ pub(super) fn read_data(
     if reader.kind()? != Kind::Array {
         return Err(Fault::wrong_type("data", "array", target.place));
     }
-    match target.data_type {
-        DataType::Bool => target.fixed(reader, count, |r| Ok([u8::from(boolean(r)?)])),
-        DataType::Uint8 => target.fixed(reader, count, |r| Ok(number(r)?.to_integer::<u8>()?.to_le_bytes())),
-        DataType::Uint16 => target.fixed(reader, count, |r| Ok(number(r)?.to_integer::<u16>()?.to_le_bytes())),
-        DataType::Uint32 => target.fixed(reader, count, |r| Ok(number(r)?.to_integer::<u32>()?.to_le_bytes())),
-        DataType::Uint64 => target.fixed(reader, count, |r| Ok(number(r)?.to_integer::<u64>()?.to_le_bytes())),
-        DataType::Int8 => target.fixed(reader, count, |r| Ok(number(r)?.to_integer::<i8>()?.to_le_bytes())),
-        DataType::Int16 => target.fixed(reader, count, |r| Ok(number(r)?.to_integer::<i16>()?.to_le_bytes())),
-        DataType::Int32 => target.fixed(reader, count, |r| Ok(number(r)?.to_integer::<i32>()?.to_le_bytes())),
-        DataType::Int64 => target.fixed(reader, count, |r| Ok(number(r)?.to_integer::<i64>()?.to_le_bytes())),
-        DataType::Fp16 => target.fixed(reader, count, |r| Ok(number(r)?.to_f16()?.to_le_bytes())),
-        DataType::Bf16 => target.fixed(reader, count, |r| Ok(number(r)?.to_bf16()?.to_le_bytes())),
-        DataType::Fp32 => target.fixed(reader, count, |r| Ok(number(r)?.to_f32()?.to_le_bytes())),
-        DataType::Fp64 => target.fixed(reader, count, |r| Ok(number(r)?.to_f64()?.to_le_bytes())),
-        DataType::Bytes => target.strings(reader, count, context),
-    }
+    target.read(reader, count, context)
+}
+
+/// The same where a single value may stand for an array of one.
+///
+/// # Errors
+/// As [`read_data`].
+pub(super) fn read_values(
+    reader: &mut Reader<'_>,
+    target: &Target<'_>,
+    context: &InferContext<'_>,
+) -> Result<Bytes, Fault> {
+    target.read(reader, target.count(context)?, context)
 }
 
 /// Elements worth reserving memory for: as many as the shape claims, but no more than `bytes_left` bytes of JSON can
@@ -112,6 +109,25 @@ impl Target<'_> {
             ))),
             Some(bytes) if bytes > context.data_bytes_max as u64 => Err(self.too_large(bytes, context)),
             Some(_) => Ok(count),
+        }
+    }
+
+    fn read(&self, reader: &mut Reader<'_>, count: u64, context: &InferContext<'_>) -> Result<Bytes, Fault> {
+        match self.data_type {
+            DataType::Bool => self.fixed(reader, count, |r| Ok([u8::from(boolean(r)?)])),
+            DataType::Uint8 => self.fixed(reader, count, |r| Ok(number(r)?.to_integer::<u8>()?.to_le_bytes())),
+            DataType::Uint16 => self.fixed(reader, count, |r| Ok(number(r)?.to_integer::<u16>()?.to_le_bytes())),
+            DataType::Uint32 => self.fixed(reader, count, |r| Ok(number(r)?.to_integer::<u32>()?.to_le_bytes())),
+            DataType::Uint64 => self.fixed(reader, count, |r| Ok(number(r)?.to_integer::<u64>()?.to_le_bytes())),
+            DataType::Int8 => self.fixed(reader, count, |r| Ok(number(r)?.to_integer::<i8>()?.to_le_bytes())),
+            DataType::Int16 => self.fixed(reader, count, |r| Ok(number(r)?.to_integer::<i16>()?.to_le_bytes())),
+            DataType::Int32 => self.fixed(reader, count, |r| Ok(number(r)?.to_integer::<i32>()?.to_le_bytes())),
+            DataType::Int64 => self.fixed(reader, count, |r| Ok(number(r)?.to_integer::<i64>()?.to_le_bytes())),
+            DataType::Fp16 => self.fixed(reader, count, |r| Ok(number(r)?.to_f16()?.to_le_bytes())),
+            DataType::Bf16 => self.fixed(reader, count, |r| Ok(number(r)?.to_bf16()?.to_le_bytes())),
+            DataType::Fp32 => self.fixed(reader, count, |r| Ok(number(r)?.to_f32()?.to_le_bytes())),
+            DataType::Fp64 => self.fixed(reader, count, |r| Ok(number(r)?.to_f64()?.to_le_bytes())),
+            DataType::Bytes => self.strings(reader, count, context),
         }
     }
 

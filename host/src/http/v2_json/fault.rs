@@ -1,16 +1,15 @@
 //! Failures on their way out of the parser: an error code, a text, and whether Triton would put the request's id
 //! before it. Values that clients sent are cut short before they are repeated.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use model::ErrorCode;
 
 use super::V2Error;
 use super::reader::{JsonError, Kind, NESTING_MAX};
-
-/// Most bytes of a client's value that a text repeats.
-const SHOWN_BYTES_MAX: usize = 128;
+pub(super) use crate::failure::clipped;
+use crate::failure::request_prefix;
+use crate::raw_tensor::RawInputError;
 
 /// A failure, before the request's id is known.
 #[derive(Debug)]
@@ -59,6 +58,15 @@ impl Fault {
         self
     }
 
+    /// The failure for the client, of the request with this id.
+    pub(super) fn with_id(self, id: Option<&str>) -> V2Error {
+        let mut error = *self.error;
+        if self.names_request {
+            error.text.insert_str(0, &request_prefix(id));
+        }
+        error
+    }
+
     fn new(code: ErrorCode, text: String) -> Self {
         Self { error: Box::new(V2Error { code, text }), names_request: false }
     }
@@ -72,6 +80,13 @@ impl From<JsonError> for Fault {
             }
             JsonError::TooDeep => Self::malformed(nesting_text()),
         }
+    }
+}
+
+impl From<RawInputError> for Fault {
+    fn from(error: RawInputError) -> Self {
+        let fault = Self::tensor(error.to_string());
+        if error.names_request() { fault.naming_request() } else { fault }
     }
 }
 
@@ -120,12 +135,4 @@ impl fmt::Display for Place {
             Self::Output(index) => write!(f, "in outputs[{index}]"),
         }
     }
-}
-
-/// `text`, cut at a character where it is long.
-pub(super) fn clipped(text: &str) -> Cow<'_, str> {
-    if text.len() <= SHOWN_BYTES_MAX {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(format!("{}…", &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)]))
 }

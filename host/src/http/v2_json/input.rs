@@ -8,11 +8,13 @@ use bytes::Bytes;
 use model::{DataType, Tensor};
 
 use super::InferContext;
+use super::body::BinaryData;
 use super::data::{Target, read_data};
 use super::fault::{Fault, Place, clipped};
 use super::fields::{array_of, object_of, once, string_of};
-use super::parameters::{Carrier, read_carriers};
+use super::parameters::{Carrier, read_carriers, region_fault};
 use super::reader::{Kind, Reader};
+use crate::raw_tensor::RawInput;
 
 /// Dimensions of one shape, at most. Source: NumPy's limit; no model has more.
 const RANK_MAX: usize = 64;
@@ -41,6 +43,7 @@ pub(super) fn read_input<'a>(
     reader: &mut Reader<'a>,
     place: Place,
     context: &InferContext<'_>,
+    binary: &mut BinaryData,
 ) -> Result<Tensor, Fault> {
     object_of(reader, "inputs", place)?;
     let mut fields = InputFields { place, name: None, data_type: None, shape: None, data: None, carriers: None };
@@ -55,7 +58,7 @@ pub(super) fn read_input<'a>(
         }
         _ => Ok(reader.skip_value()?),
     })?;
-    fields.into_tensor(reader, context)
+    fields.into_tensor(reader, context, binary)
 }
 
 fn read_shape(reader: &mut Reader<'_>, place: Place) -> Result<Vec<u64>, Fault> {
@@ -91,26 +94,36 @@ impl InputFields<'_> {
         Ok(InputData::At(start))
     }
 
-    fn into_tensor(self, reader: &Reader<'_>, context: &InferContext<'_>) -> Result<Tensor, Fault> {
+    fn into_tensor(
+        self,
+        reader: &Reader<'_>,
+        context: &InferContext<'_>,
+        binary: &mut BinaryData,
+    ) -> Result<Tensor, Fault> {
         let carriers = self.carriers.as_deref().unwrap_or_default();
         if self.data.iter().len() + carriers.len() != 1 {
             return Err(self.carriers_fault(carriers));
         }
-        let name = self.name.ok_or_else(|| Fault::missing("name", self.place))?;
-        let data_type = self.data_type.ok_or_else(|| Fault::missing("datatype", self.place))?;
+        let place = self.place;
+        let name = self.name.ok_or_else(|| Fault::missing("name", place))?;
+        let data_type = self.data_type.ok_or_else(|| Fault::missing("datatype", place))?;
         let data_type = data_type_of(&data_type, &name)?;
-        let shape = self.shape.ok_or_else(|| Fault::missing("shape", self.place))?;
+        let shape = self.shape.ok_or_else(|| Fault::missing("shape", place))?;
         let data = match (self.data, carriers.first()) {
             (Some(InputData::Read(data)), _) => data,
-            (Some(InputData::At(start)), _) => {
-                let target = Target { name: &name, data_type, shape: &shape, place: self.place };
-                read_data(&mut reader.at_offset(start), &target, context)?
+            (Some(InputData::At(start)), _) => read_data(
+                &mut reader.at_offset(start),
+                &Target { name: &name, data_type, shape: &shape, place },
+                context,
+            )?,
+            (None, Some(Carrier::Binary(size))) => {
+                binary.take(*size).map_err(|missing| too_short(&name, missing, context))?
             }
-            (None, Some(carrier)) => return Err(carrier.input_fault(&name)),
-            (None, None) => return Err(Fault::missing("data", self.place)),
+            (None, Some(Carrier::SharedMemory(region))) => return Err(region_fault(&name, region)),
+            (None, None) => return Err(Fault::missing("data", place)),
         };
-        Tensor::new(shared_name(&name, context), data_type, shape, data)
-            .map_err(|error| Fault::tensor(error.to_string()))
+        let name = shared_name(&name, context);
+        Ok(RawInput { model: context.model, name, data_type, shape, data }.into_tensor()?)
     }
 
     /// Triton's words for values that come by no way or by several.
@@ -131,6 +144,14 @@ impl InputFields<'_> {
         }
         Fault::malformed(format!("{text} ({})", self.place))
     }
+}
+
+fn too_short(name: &str, missing: u64, context: &InferContext<'_>) -> Fault {
+    Fault::tensor(format!(
+        "unexpected size for input '{}', expecting {missing} additional bytes for model '{}'",
+        clipped(name),
+        context.model
+    ))
 }
 
 fn data_type_of(text: &str, name: &str) -> Result<DataType, Fault> {

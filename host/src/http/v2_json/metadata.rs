@@ -7,8 +7,16 @@ use super::render::write;
 
 /// The extensions of the protocol that this server has. Clients decide by this list what they may ask for, so an entry
 /// is added together with what it promises.
-pub const EXTENSIONS: [&str; 5] =
-    ["model_repository", "model_repository(unload_dependents)", "schedule_policy", "model_configuration", "statistics"];
+pub const EXTENSIONS: [&str; 8] = [
+    "classification",
+    "model_repository",
+    "model_repository(unload_dependents)",
+    "schedule_policy",
+    "model_configuration",
+    "binary_tensor_data",
+    "parameters",
+    "statistics",
+];
 
 /// A model's metadata to encode.
 #[derive(Clone, Copy, Debug)]

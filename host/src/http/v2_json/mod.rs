@@ -1,32 +1,41 @@
-//! The Open Inference Protocol's JSON: requests into tensors, tensors and metadata into answers. A request is read in
-//! one pass, without a tree: values go from their digits straight into the little-endian bytes of their tensor. The
-//! module holds no state; a request that comes out of it has the lengths its shapes ask for, distinct names, and no
-//! element that its data type cannot hold. Whether it fits a model is [`model::Signature::check_inputs`]' business.
+//! The Open Inference Protocol's bodies: requests into tensors, tensors and metadata into answers. A request is read in
+//! one pass, without a tree: values go from their digits straight into the little-endian bytes of their tensor, and those
+//! that come in binary after the JSON become views of the body. The module holds no state; a request that comes out of it
+//! has the lengths its shapes ask for, distinct names, and no element that its data type cannot hold. Whether it fits a
+//! model is [`model::Signature::check_inputs`]' business.
 //!
 //! Texts are Triton's wherever Triton has one, followed in parentheses by the place and the value at fault. Unlike
 //! Triton: malformed JSON is 400; integers out of range are refused, not truncated; so are numbers that would become
 //! infinite; FP16 and BF16 travel as JSON numbers; FP32 is printed with the digits that tell it from its neighbours
 //! (0.1, not 0.10000000149011612). As in Triton, `NaN`, `Infinity` and `-Infinity` are numbers, both ways.
 
+mod body;
 mod data;
 mod fault;
 mod fields;
+mod generate;
 mod input;
 mod metadata;
 mod numbers;
 mod output;
 mod parameters;
 mod parse;
+mod raw;
 mod reader;
 mod render;
 #[cfg(test)]
 mod tests;
 
+use std::num::NonZeroU64;
+
 use model::{ErrorCode, Signature, Tensor};
 
+pub use body::InferBody;
+pub use generate::parse_generate;
 pub use metadata::{EXTENSIONS, ModelMetadata, render_metadata, render_server_metadata};
+pub use parameters::is_reserved_parameter;
 pub use parse::parse_infer;
-pub use render::render_infer;
+pub use render::{RenderedAnswer, render_generate, render_infer};
 
 /// What a request is read for.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +44,9 @@ pub struct InferContext<'a> {
     pub model: &'a str,
     /// The model's inputs and outputs: names are shared with it, and it bounds how many a request may list.
     pub signature: &'a Signature,
-    /// Most bytes of one input's tensor.
+    /// Whether the first dimension of every shape counts rows.
+    pub has_batch_dimension: bool,
+    /// Most bytes of one input's tensor where it comes as JSON.
     pub data_bytes_max: usize,
 }
 
@@ -46,10 +57,46 @@ pub struct InferRequest {
     pub id: Option<String>,
     /// The inputs in the request's order, with distinct names.
     pub inputs: Vec<Tensor>,
-    /// The outputs asked for, distinct; empty means all.
-    pub outputs: Vec<String>,
+    /// The outputs asked for, distinct; empty means all, in [`Self::encoding`].
+    pub outputs: Vec<RequestedOutput>,
+    /// How outputs are written that are not asked for by name.
+    pub encoding: Encoding,
     /// The request's parameters in its order, without those that only steer the encoding.
     pub parameters: Vec<(String, ParameterValue)>,
+}
+
+/// How an output's values are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encoding {
+    /// As `data` of the JSON.
+    #[default]
+    Json,
+    /// As bytes after it.
+    Binary,
+}
+
+impl Encoding {
+    /// What a parameter such as `binary_data` asks for.
+    fn of_flag(is_binary: bool) -> Self {
+        if is_binary { Self::Binary } else { Self::Json }
+    }
+}
+
+/// An output that a request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestedOutput {
+    /// Its name.
+    pub name: String,
+    /// How its values are written.
+    pub encoding: Encoding,
+    /// How many of its values are named, the highest first, in place of all.
+    pub classes: Option<NonZeroU64>,
+}
+
+impl AsRef<str> for RequestedOutput {
+    fn as_ref(&self) -> &str {
+        &self.name
+    }
 }
 
 /// The value of a request parameter.
@@ -77,7 +124,16 @@ pub struct InferAnswer<'a> {
     /// The request's `id`, where it had one.
     pub id: Option<&'a str>,
     /// The outputs, in the order they are written.
-    pub outputs: &'a [Tensor],
+    pub outputs: &'a [EncodedOutput],
+}
+
+/// An output of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EncodedOutput {
+    /// Its values.
+    pub tensor: Tensor,
+    /// How they are written.
+    pub encoding: Encoding,
 }
 
 /// Why a request cannot be read, or an answer not be written.
@@ -88,11 +144,4 @@ pub struct V2Error {
     pub code: ErrorCode,
     /// The text for the client.
     pub text: String,
-}
-
-/// What Triton puts before the texts of its core: `[request id: 7] `, or `[request id: <id_unknown>] ` without an id.
-#[must_use]
-pub fn request_prefix(id: Option<&str>) -> String {
-    let id = id.filter(|id| !id.is_empty()).unwrap_or("<id_unknown>");
-    format!("[request id: {}] ", fault::clipped(id))
 }

@@ -1,10 +1,13 @@
-//! One entry of `outputs`: a name, and how the client wants the values. Only plain JSON is offered so far.
+//! One entry of `outputs`: a name, and how the client wants the values.
+
+use std::num::NonZeroU64;
 
 use super::fault::{Fault, Place, clipped};
 use super::fields::{boolean_of, object_of, once, string_of, unsigned_of};
 use super::reader::Reader;
+use super::{Encoding, RequestedOutput};
 
-/// How a client wants an output's values.
+/// What an entry's `parameters` say.
 #[derive(Default)]
 struct Delivery {
     binary: Option<bool>,
@@ -12,11 +15,11 @@ struct Delivery {
     region: Option<String>,
 }
 
-/// Reads the entry at `reader`: the output's name.
+/// Reads the entry at `reader`.
 ///
 /// # Errors
 /// The first thing wrong with it, or a way of delivery this server does not have.
-pub(super) fn read_output(reader: &mut Reader<'_>, place: Place) -> Result<String, Fault> {
+pub(super) fn read_output(reader: &mut Reader<'_>, place: Place) -> Result<RequestedOutput, Fault> {
     object_of(reader, "outputs", place)?;
     let (mut name, mut delivery) = (None, None);
     reader.members(|reader, key| match key {
@@ -25,8 +28,15 @@ pub(super) fn read_output(reader: &mut Reader<'_>, place: Place) -> Result<Strin
         _ => Ok(reader.skip_value()?),
     })?;
     let name = name.ok_or_else(|| Fault::missing("name", place))?;
-    delivery.unwrap_or_default().check(&name)?;
-    Ok(name.into_owned())
+    let Delivery { binary, classes, region } = delivery.unwrap_or_default();
+    if let Some(region) = region {
+        return Err(region_fault(&name, &region, (binary, classes)));
+    }
+    Ok(RequestedOutput {
+        name: name.into_owned(),
+        encoding: Encoding::of_flag(binary.unwrap_or(false)),
+        classes: classes.and_then(NonZeroU64::new),
+    })
 }
 
 fn read_delivery(reader: &mut Reader<'_>, place: Place) -> Result<Delivery, Fault> {
@@ -44,32 +54,20 @@ fn read_delivery(reader: &mut Reader<'_>, place: Place) -> Result<Delivery, Faul
     Ok(delivery)
 }
 
-impl Delivery {
-    fn check(&self, name: &str) -> Result<(), Fault> {
-        let name = clipped(name);
-        let classes = self.classes.is_some_and(|count| count > 0);
-        let binary = self.binary == Some(true);
-        match &self.region {
-            Some(_) if self.classes.is_some() => {
-                Err(Fault::malformed("Output can't set both 'shared_memory_region' and 'classification'".to_owned()))
-            }
-            Some(_) if self.binary.is_some() => {
-                Err(Fault::malformed("Output can't set both 'shared_memory_region' and 'binary_data'".to_owned()))
-            }
-            Some(region) => Err(Fault::not_supported(format!(
-                "output '{name}' names shared memory region '{}', but client shared memory is not enabled on this \
-                 server; leave 'shared_memory_region' out and read the values from 'data'",
-                clipped(region)
-            ))),
-            None if classes => Err(Fault::not_supported(format!(
-                "output '{name}' asks for 'classification', which this server does not support yet; leave it out and \
-                 rank the values of 'data'"
-            ))),
-            None if binary => Err(Fault::not_supported(format!(
-                "output '{name}' asks for 'binary_data', which this server does not support yet; leave it out and read \
-                 the values from 'data'"
-            ))),
-            None => Ok(()),
+/// Why an output cannot go into a shared memory region.
+fn region_fault(name: &str, region: &str, others: (Option<bool>, Option<u64>)) -> Fault {
+    match others {
+        (_, Some(_)) => {
+            Fault::malformed("Output can't set both 'shared_memory_region' and 'classification'".to_owned())
         }
+        (Some(_), None) => {
+            Fault::malformed("Output can't set both 'shared_memory_region' and 'binary_data'".to_owned())
+        }
+        (None, None) => Fault::not_supported(format!(
+            "output '{}' names shared memory region '{}', but client shared memory is not enabled on this server; leave \
+             'shared_memory_region' out and read the values from the answer",
+            clipped(name),
+            clipped(region)
+        )),
     }
 }

@@ -1,58 +1,85 @@
 //! The `parameters` objects: those of the request, typed as Triton types them, and what those of an input say about
 //! where its values are.
 
-use super::ParameterValue;
 use super::fault::{Fault, Place, clipped};
 use super::fields::{boolean_of, object_of, once, string_of, unsigned_of};
 use super::numbers::{Misfit, Number};
 use super::reader::{Kind, Reader};
+use super::{Encoding, ParameterValue};
 
 /// Parameters of one request, at most.
 const PARAMETERS_MAX: usize = 256;
 
-/// Reads the request's `parameters`. Those that only steer the encoding are checked and left out.
+/// Names that Triton gives a meaning of its own, besides those that start with `triton_`.
+const RESERVED: [&str; 7] =
+    ["sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "headers", "binary_data_output"];
+const RESERVED_START: &str = "triton_";
+
+/// Whether a parameter of this name means something to Triton itself.
+#[must_use]
+pub fn is_reserved_parameter(name: &str) -> bool {
+    RESERVED.contains(&name) || name.starts_with(RESERVED_START)
+}
+
+/// The request's parameters, one by one. Those that only steer the encoding are kept apart.
+#[derive(Default)]
+pub(super) struct Parameters {
+    list: Vec<(String, ParameterValue)>,
+    encoding: Option<Encoding>,
+}
+
+/// Reads the request's `parameters`.
 ///
 /// # Errors
 /// Triton's text for a reserved key or a value of another type; our own for a key given twice or too many of them.
-pub(super) fn read_parameters(reader: &mut Reader<'_>) -> Result<Vec<(String, ParameterValue)>, Fault> {
-    let place = Place::Parameters;
-    let mut parameters: Vec<(String, ParameterValue)> = Vec::new();
+pub(super) fn read_parameters(reader: &mut Reader<'_>) -> Result<Parameters, Fault> {
     if reader.kind()? != Kind::Object {
         return Err(Fault::malformed(
             "failed to get request params.: attempt to get members for non-object ('parameters')".to_owned(),
         ));
     }
-    reader.members(|reader, key| {
-        if parameters.iter().any(|(known, _)| known == key) {
-            return Err(Fault::repeated(&clipped(key), place));
-        }
-        if parameters.len() == PARAMETERS_MAX {
-            return Err(Fault::malformed(format!("a request has at most {PARAMETERS_MAX} parameters")));
-        }
-        if let Some(value) = read_parameter(reader, key, place)? {
-            parameters.push((key.to_owned(), value));
-        }
-        Ok(())
-    })?;
+    let mut parameters = Parameters::default();
+    reader.members(|reader, key| parameters.read(reader, key))?;
     Ok(parameters)
 }
 
-fn read_parameter(reader: &mut Reader<'_>, key: &str, place: Place) -> Result<Option<ParameterValue>, Fault> {
+impl Parameters {
+    /// Reads the value of the parameter `key`.
+    ///
+    /// # Errors
+    /// As [`read_parameters`].
+    pub(super) fn read(&mut self, reader: &mut Reader<'_>, key: &str) -> Result<(), Fault> {
+        let place = Place::Parameters;
+        if self.list.iter().any(|(known, _)| known == key) {
+            return Err(Fault::repeated(&clipped(key), place));
+        }
+        if self.list.len() == PARAMETERS_MAX {
+            return Err(Fault::malformed(format!("a request has at most {PARAMETERS_MAX} parameters")));
+        }
+        if key == "binary_data_output" {
+            let encoding = boolean_of(reader, key, place).map(Encoding::of_flag);
+            return once(&mut self.encoding, key, place, encoding);
+        }
+        self.list.push((key.to_owned(), read_value(reader, key, place)?));
+        Ok(())
+    }
+
+    /// The parameters in their order, and how outputs are written that are not asked for by name.
+    pub(super) fn into_parts(self) -> (Vec<(String, ParameterValue)>, Encoding) {
+        (self.list, self.encoding.unwrap_or_default())
+    }
+}
+
+fn read_value(reader: &mut Reader<'_>, key: &str, place: Place) -> Result<ParameterValue, Fault> {
     match key {
-        "sequence_id" => sequence_id(reader, place).map(Some),
-        "priority" | "timeout" => Ok(Some(ParameterValue::Unsigned(unsigned_of(reader, key, place)?))),
-        "sequence_start" | "sequence_end" => Ok(Some(ParameterValue::Boolean(boolean_of(reader, key, place)?))),
-        "binary_data_output" if boolean_of(reader, key, place)? => Err(Fault::not_supported(
-            "parameter 'binary_data_output' asks for binary tensor data, which this server does not support yet; \
-             leave it out, or ask for each output with \"binary_data\": false"
-                .to_owned(),
-        )),
-        "binary_data_output" => Ok(None),
-        _ if key.starts_with("triton_") => Err(Fault::malformed(
+        "sequence_id" => sequence_id(reader, place),
+        "priority" | "timeout" => unsigned_of(reader, key, place).map(ParameterValue::Unsigned),
+        "sequence_start" | "sequence_end" => boolean_of(reader, key, place).map(ParameterValue::Boolean),
+        _ if key.starts_with(RESERVED_START) => Err(Fault::malformed(
             "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."
                 .to_owned(),
         )),
-        _ => custom(reader, key).map(Some),
+        _ => custom(reader, key),
     }
 }
 
@@ -100,8 +127,8 @@ fn custom_number(number: Number<'_>) -> Result<ParameterValue, Misfit> {
 /// Where an input's values are, other than in `data`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Carrier {
-    /// After the JSON.
-    Binary,
+    /// After the JSON, so many bytes.
+    Binary(u64),
     /// In this shared memory region.
     SharedMemory(String),
 }
@@ -110,26 +137,20 @@ impl Carrier {
     /// The parameter that says so.
     pub(super) fn field(&self) -> &'static str {
         match self {
-            Self::Binary => "binary_data_size",
+            Self::Binary(_) => "binary_data_size",
             Self::SharedMemory(_) => "shared_memory_region",
         }
     }
+}
 
-    /// Why input `name` cannot be read from there.
-    pub(super) fn input_fault(&self, name: &str) -> Fault {
-        let name = clipped(name);
-        Fault::not_supported(match self {
-            Self::Binary => format!(
-                "input '{name}' has 'binary_data_size', but this server does not support binary tensor data yet; send \
-                 its values as JSON in 'data'"
-            ),
-            Self::SharedMemory(region) => format!(
-                "input '{name}' names shared memory region '{}', but client shared memory is not enabled on this \
-                 server; send its values as JSON in 'data'",
-                clipped(region)
-            ),
-        })
-    }
+/// Why input `name` cannot be read from a shared memory region.
+pub(super) fn region_fault(name: &str, region: &str) -> Fault {
+    Fault::not_supported(format!(
+        "input '{}' names shared memory region '{}', but client shared memory is not enabled on this server; send its \
+         values as JSON in 'data' or in binary after it",
+        clipped(name),
+        clipped(region)
+    ))
 }
 
 /// Reads an input's `parameters`. Others than Triton's are ignored, as Triton does.
@@ -146,5 +167,5 @@ pub(super) fn read_carriers(reader: &mut Reader<'_>, place: Place) -> Result<Vec
         _ => Ok(reader.skip_value()?),
     })?;
     let region = region.map(|region| Carrier::SharedMemory(region.into_owned()));
-    Ok(binary.map(|_| Carrier::Binary).into_iter().chain(region).collect())
+    Ok(binary.map(Carrier::Binary).into_iter().chain(region).collect())
 }

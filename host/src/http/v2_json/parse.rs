@@ -2,13 +2,15 @@
 
 use model::Tensor;
 
+use super::body::BinaryData;
 use super::fault::{Fault, Place, clipped};
 use super::fields::{array_of, once, string_of};
 use super::input::read_input;
 use super::output::read_output;
 use super::parameters::read_parameters;
+use super::raw::read_raw;
 use super::reader::{JsonError, Kind, Reader};
-use super::{InferContext, InferRequest, V2Error, request_prefix};
+use super::{InferBody, InferContext, InferRequest, RequestedOutput, V2Error};
 
 /// Entries of `inputs` or `outputs` above what the model has, at most: enough for a useful text about the surplus,
 /// too few for comparing names with one another to matter.
@@ -20,36 +22,55 @@ const SURPLUS_MAX: usize = 64;
 /// # Errors
 /// A [`V2Error`] with the text for the client: [`model::ErrorCode::MalformedRequest`] for what is not JSON or has a
 /// member of another type, [`model::ErrorCode::InvalidTensors`] for tensors that contradict themselves,
-/// [`model::ErrorCode::NotSupported`] for binary data, shared memory and classification.
-pub fn parse_infer(body: &[u8], context: &InferContext<'_>) -> Result<InferRequest, V2Error> {
-    let text = std::str::from_utf8(body).map_err(|error| {
-        let what = "invalid UTF-8";
-        *Fault::from(JsonError::Syntax { what, at: error.valid_up_to() }).error
-    })?;
-    read_request(&mut Reader::new(text), context).map_err(|fault| with_id(fault, text))
+/// [`model::ErrorCode::NotSupported`] for shared memory.
+pub fn parse_infer(body: &InferBody, context: &InferContext<'_>) -> Result<InferRequest, V2Error> {
+    match body {
+        InferBody::Described { json, binary } => {
+            let text = text_of(json)?;
+            let mut binary = BinaryData::new(binary.clone());
+            read_request(&mut Reader::new(text), context, &mut binary).map_err(|fault| {
+                if fault.names_request { fault.with_id(find_id(text).as_deref()) } else { *fault.error }
+            })
+        }
+        InferBody::Raw(data) => read_raw(data.clone(), context).map_err(|fault| fault.with_id(None)),
+    }
 }
 
-fn read_request(reader: &mut Reader<'_>, context: &InferContext<'_>) -> Result<InferRequest, Fault> {
+/// The JSON as text.
+pub(super) fn text_of(json: &[u8]) -> Result<&str, V2Error> {
+    std::str::from_utf8(json).map_err(|error| {
+        let what = "invalid UTF-8";
+        *Fault::from(JsonError::Syntax { what, at: error.valid_up_to() }).error
+    })
+}
+
+fn read_request(
+    reader: &mut Reader<'_>,
+    context: &InferContext<'_>,
+    binary: &mut BinaryData,
+) -> Result<InferRequest, Fault> {
     let place = Place::Request;
     let (mut id, mut inputs, mut outputs, mut parameters) = (None, None, None, None);
     check_outermost(reader)?;
     reader.members(|reader, key| match key {
         "id" => once(&mut id, key, place, string_of(reader, key, place)),
-        "inputs" => once(&mut inputs, key, place, read_inputs(reader, context)),
+        "inputs" => once(&mut inputs, key, place, read_inputs(reader, context, binary)),
         "outputs" => once(&mut outputs, key, place, read_outputs(reader, context)),
         "parameters" => once(&mut parameters, key, place, read_parameters(reader)),
         _ => Ok(reader.skip_value()?),
     })?;
     reader.end()?;
-    Ok(InferRequest {
-        id: id.map(|id| id.into_owned()),
-        inputs: inputs.ok_or_else(|| Fault::missing("inputs", place))?,
-        outputs: outputs.unwrap_or_default(),
-        parameters: parameters.unwrap_or_default(),
-    })
+    let inputs = inputs.ok_or_else(|| Fault::missing("inputs", place))?;
+    if !binary.is_empty() {
+        return Err(Fault::tensor(format!("unexpected additional input data for model '{}'", context.model)));
+    }
+    let (parameters, encoding) = parameters.unwrap_or_default().into_parts();
+    let (id, outputs) = (id.map(|id| id.into_owned()), outputs.unwrap_or_default());
+    Ok(InferRequest { id, inputs, outputs, encoding, parameters })
 }
 
-fn check_outermost(reader: &mut Reader<'_>) -> Result<(), Fault> {
+/// Checks that an object follows, without reading it.
+pub(super) fn check_outermost(reader: &mut Reader<'_>) -> Result<(), Fault> {
     if reader.peek().is_none() {
         return Err(reader.error("the document is empty").into());
     }
@@ -59,13 +80,17 @@ fn check_outermost(reader: &mut Reader<'_>) -> Result<(), Fault> {
     }
 }
 
-fn read_inputs(reader: &mut Reader<'_>, context: &InferContext<'_>) -> Result<Vec<Tensor>, Fault> {
+fn read_inputs(
+    reader: &mut Reader<'_>,
+    context: &InferContext<'_>,
+    binary: &mut BinaryData,
+) -> Result<Vec<Tensor>, Fault> {
     array_of(reader, "inputs", Place::Request)?;
     let expected = context.signature.inputs.len();
     let mut inputs: Vec<Tensor> = Vec::with_capacity(expected);
     reader.elements(|reader| {
         check_surplus("inputs", inputs.len(), expected, context)?;
-        let input = read_input(reader, Place::Input(inputs.len()), context)?;
+        let input = read_input(reader, Place::Input(inputs.len()), context, binary)?;
         if inputs.iter().any(|earlier| earlier.name() == input.name()) {
             return Err(duplicate("input", input.name()));
         }
@@ -75,15 +100,15 @@ fn read_inputs(reader: &mut Reader<'_>, context: &InferContext<'_>) -> Result<Ve
     Ok(inputs)
 }
 
-fn read_outputs(reader: &mut Reader<'_>, context: &InferContext<'_>) -> Result<Vec<String>, Fault> {
+fn read_outputs(reader: &mut Reader<'_>, context: &InferContext<'_>) -> Result<Vec<RequestedOutput>, Fault> {
     array_of(reader, "outputs", Place::Request)?;
     let expected = context.signature.outputs.len();
-    let mut outputs: Vec<String> = Vec::new();
+    let mut outputs: Vec<RequestedOutput> = Vec::new();
     reader.elements(|reader| {
         check_surplus("outputs", outputs.len(), expected, context)?;
         let output = read_output(reader, Place::Output(outputs.len()))?;
-        if outputs.contains(&output) {
-            return Err(duplicate("output", &output));
+        if outputs.iter().any(|earlier| earlier.name == output.name) {
+            return Err(duplicate("output", &output.name));
         }
         outputs.push(output);
         Ok(())
@@ -103,16 +128,7 @@ fn duplicate(what: &str, name: &str) -> Fault {
     Fault::tensor(format!("{what} '{}' already exists in request", clipped(name))).naming_request()
 }
 
-/// Completes a fault whose text begins with the request's id. The id may stand after what is wrong, so it is looked up
-/// only now.
-fn with_id(fault: Fault, text: &str) -> V2Error {
-    let mut error = *fault.error;
-    if fault.names_request {
-        error.text.insert_str(0, &request_prefix(find_id(text).as_deref()));
-    }
-    error
-}
-
+/// The request's id, for a text that begins with it. It may stand after what is wrong, so it is looked up only now.
 fn find_id(text: &str) -> Option<String> {
     let mut id = None;
     // Whatever comes first, the id or a fault, ends the search.

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use model::{DataType, Tensor};
 use serde::Deserialize;
 
-use super::super::{InferAnswer, render_infer};
-use super::{parse, render, unhex};
+use super::super::{Encoding, InferAnswer, render_infer};
+use super::{encoded, parse, render, unhex};
 
 const REQUESTS: &str = include_str!("../../../../../tests/fixtures/v2/requests.json");
 const ANSWERS: &str = include_str!("../../../../../tests/fixtures/v2/answers.json");
@@ -69,10 +69,10 @@ fn answers_are_pythons_text() {
     assert!(cases.len() >= 20);
     for case in cases {
         let outputs: Vec<Tensor> = case.outputs.iter().map(TensorCase::tensor).collect();
+        let outputs = encoded(&outputs, Encoding::Json);
         let answer = InferAnswer { model: "m", version: "3", id: case.id.as_deref(), outputs: &outputs };
-        let mut out = Vec::new();
-        render_infer(&mut out, &answer).unwrap_or_else(|error| panic!("{}: {error}", case.name));
-        assert_eq!(String::from_utf8_lossy(&out), case.text, "{}", case.name);
+        let rendered = render_infer(&answer).unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        assert_eq!(String::from_utf8_lossy(&rendered.body), case.text, "{}", case.name);
     }
 }
 

@@ -41,7 +41,8 @@ fn the_servers_metadata() {
         String::from_utf8_lossy(&out),
         concat!(
             r#"{"name":"airlock","version":"0.1.0","extensions":"#,
-            r#"["model_repository","model_repository(unload_dependents)","schedule_policy","model_configuration","statistics"]}"#
+            r#"["classification","model_repository","model_repository(unload_dependents)","schedule_policy","#,
+            r#""model_configuration","binary_tensor_data","parameters","statistics"]}"#
         )
     );
 }

@@ -1,15 +1,20 @@
 //! The codec's tests: texts of refusals as tables, fixtures written by Python, and properties over random bodies.
 
+mod binary;
 mod fixtures;
+mod generate;
 mod metadata;
 mod properties;
 mod reader;
 mod refusals;
 mod requests;
 
+use bytes::Bytes;
 use model::{DataType, Signature, Tensor, TensorSpec};
 
-use super::{InferAnswer, InferContext, InferRequest, V2Error, parse_infer, render_infer};
+use super::{
+    EncodedOutput, Encoding, InferAnswer, InferBody, InferContext, InferRequest, V2Error, parse_infer, render_infer,
+};
 
 /// A model with inputs `x` and `z` and outputs `y` and `w`; the parser only takes names and counts from it.
 fn signature() -> Signature {
@@ -22,7 +27,16 @@ fn parse(body: &str) -> Result<InferRequest, V2Error> {
 }
 
 fn parse_bytes(body: &[u8]) -> Result<InferRequest, V2Error> {
-    parse_infer(body, &InferContext { model: "m", signature: &signature(), data_bytes_max: 64 << 20 })
+    parse_infer(&json_body(body), &context(&signature()))
+}
+
+/// A body that is all JSON.
+fn json_body(json: &[u8]) -> InferBody {
+    InferBody::split(Bytes::copy_from_slice(json), None).expect("nothing to split")
+}
+
+fn context(signature: &Signature) -> InferContext<'_> {
+    InferContext { model: "m", signature, has_batch_dimension: true, data_bytes_max: 64 << 20 }
 }
 
 /// A body with the single input `x`.
@@ -38,9 +52,14 @@ fn parse_one(data_type: &str, shape: &str, data: &str) -> Result<Tensor, V2Error
 }
 
 fn render(outputs: &[Tensor]) -> Result<String, V2Error> {
-    let mut out = Vec::new();
-    render_infer(&mut out, &InferAnswer { model: "m", version: "3", id: None, outputs })?;
-    Ok(String::from_utf8(out).expect("answers are UTF-8"))
+    let outputs = encoded(outputs, Encoding::Json);
+    let rendered = render_infer(&InferAnswer { model: "m", version: "3", id: None, outputs: &outputs })?;
+    assert_eq!(rendered.json_length, None);
+    Ok(String::from_utf8(rendered.body).expect("answers are UTF-8"))
+}
+
+fn encoded(outputs: &[Tensor], encoding: Encoding) -> Vec<EncodedOutput> {
+    outputs.iter().map(|tensor| EncodedOutput { tensor: tensor.clone(), encoding }).collect()
 }
 
 fn unhex(text: &str) -> Vec<u8> {

@@ -5,7 +5,7 @@ use model::{DataType, ErrorCode, Tensor};
 
 use super::super::data::room;
 use super::super::{InferContext, parse_infer};
-use super::{body, parse, parse_bytes, parse_one, render, signature};
+use super::{body, context, json_body, parse, parse_bytes, parse_one, render, signature};
 
 fn check(body: &str, code: ErrorCode, text: &str) {
     let error = parse(body).expect_err(body);
@@ -150,28 +150,12 @@ fn values_that_come_by_no_way_or_by_several() {
 fn parts_of_the_protocol_that_are_not_served() {
     let cases = [
         (
-            r#"{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"parameters":{"binary_data_size":4}}]}"#,
-            "input 'x' has 'binary_data_size', but this server does not support binary tensor data yet; send its values as JSON in 'data'",
-        ),
-        (
             r#"{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"parameters":{"shared_memory_region":"r","shared_memory_byte_size":4}}]}"#,
-            "input 'x' names shared memory region 'r', but client shared memory is not enabled on this server; send its values as JSON in 'data'",
-        ),
-        (
-            r#"{"inputs":[],"outputs":[{"name":"y","parameters":{"binary_data":true}}]}"#,
-            "output 'y' asks for 'binary_data', which this server does not support yet; leave it out and read the values from 'data'",
-        ),
-        (
-            r#"{"inputs":[],"outputs":[{"name":"y","parameters":{"classification":3}}]}"#,
-            "output 'y' asks for 'classification', which this server does not support yet; leave it out and rank the values of 'data'",
+            "input 'x' names shared memory region 'r', but client shared memory is not enabled on this server; send its values as JSON in 'data' or in binary after it",
         ),
         (
             r#"{"inputs":[],"outputs":[{"name":"y","parameters":{"shared_memory_region":"r"}}]}"#,
-            "output 'y' names shared memory region 'r', but client shared memory is not enabled on this server; leave 'shared_memory_region' out and read the values from 'data'",
-        ),
-        (
-            r#"{"inputs":[],"parameters":{"binary_data_output":true}}"#,
-            "parameter 'binary_data_output' asks for binary tensor data, which this server does not support yet; leave it out, or ask for each output with \"binary_data\": false",
+            "output 'y' names shared memory region 'r', but client shared memory is not enabled on this server; leave 'shared_memory_region' out and read the values from the answer",
         ),
     ];
     check_all(ErrorCode::NotSupported, &cases);
@@ -332,7 +316,7 @@ fn shapes_and_types_that_cannot_be() {
 fn an_input_larger_than_the_limit() {
     let limit = |body: &str| {
         let signature = signature();
-        parse_infer(body.as_bytes(), &InferContext { model: "m", signature: &signature, data_bytes_max: 8 })
+        parse_infer(&json_body(body.as_bytes()), &InferContext { data_bytes_max: 8, ..context(&signature) })
     };
     let text = |bytes: u32| {
         format!(
@@ -417,7 +401,7 @@ fn bytes_that_json_cannot_hold() {
     assert_eq!(error.code, ErrorCode::NotSupported);
     assert_eq!(
         error.text,
-        "output 'y' has bytes that are not UTF-8 at index 1, and JSON strings cannot hold them; ask for other outputs only, \
-         or encode it in the model or its plugin"
+        "output 'y' has bytes that are not UTF-8 at index 1, and JSON strings cannot hold them; ask for it with \
+         \"binary_data\": true, or for all outputs with \"binary_data_output\": true"
     );
 }

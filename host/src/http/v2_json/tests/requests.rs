@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use model::{DataType, Tensor};
 
-use super::super::{InferAnswer, InferContext, ParameterValue, parse_infer, render_infer, request_prefix};
-use super::{parse, parse_one, render, signature};
+use super::super::{Encoding, InferAnswer, InferContext, ParameterValue, RequestedOutput, parse_infer, render_infer};
+use super::{context, encoded, json_body, parse, parse_one, render, signature};
 
 /// Checks values as written against their bytes.
 fn check(data_type: &str, data: &str, bytes: &[u8]) {
@@ -106,7 +106,8 @@ fn members_come_in_any_order_and_strangers_are_ignored() {
     } "#;
     let request = parse(body).expect("parses");
     assert_eq!(request.id.as_deref(), Some("r1"));
-    assert_eq!(request.outputs, ["w", "y"]);
+    let plain = |name: &str| RequestedOutput { name: name.to_owned(), encoding: Encoding::Json, classes: None };
+    assert_eq!(request.outputs, [plain("w"), plain("y")]);
     let expected = Tensor::new("q".into(), DataType::Uint8, vec![2, 1], Bytes::from_static(&[1, 2])).expect("fits");
     assert_eq!(request.inputs, [expected]);
 }
@@ -115,8 +116,8 @@ fn members_come_in_any_order_and_strangers_are_ignored() {
 fn an_input_shares_the_models_name() {
     let signature = signature();
     let body = super::body("FP32", "[1]", "[1]");
-    let context = InferContext { model: "m", signature: &signature, data_bytes_max: 4 };
-    let request = parse_infer(body.as_bytes(), &context).expect("parses");
+    let context = InferContext { data_bytes_max: 4, ..context(&signature) };
+    let request = parse_infer(&json_body(body.as_bytes()), &context).expect("parses");
     assert!(Arc::ptr_eq(request.inputs[0].name(), &signature.inputs[0].name));
 }
 
@@ -156,33 +157,16 @@ fn an_answer_has_tritons_shape() {
         tensor("none", DataType::Int64, &[0], b""),
         tensor("flag", DataType::Bool, &[2], b"\0\x02"),
     ];
-    let mut out = b"before".to_vec();
+    let outputs = encoded(&outputs, Encoding::Json);
     let answer = InferAnswer { model: "m", version: "3", id: Some("7\n"), outputs: &outputs };
-    render_infer(&mut out, &answer).expect("renders");
     assert_eq!(
-        String::from_utf8_lossy(&out),
+        String::from_utf8_lossy(&render_infer(&answer).expect("renders").body),
         concat!(
-            r#"before{"id":"7\n","model_name":"m","model_version":"3","outputs":["#,
+            r#"{"id":"7\n","model_name":"m","model_version":"3","outputs":["#,
             r#"{"name":"la\"bel","datatype":"BYTES","shape":[1,2],"data":["a\"",""]},"#,
             r#"{"name":"score","datatype":"FP32","shape":[1,2],"data":[0.1,-0.0]},"#,
             r#"{"name":"none","datatype":"INT64","shape":[0],"data":[]},"#,
             r#"{"name":"flag","datatype":"BOOL","shape":[2],"data":[false,true]}]}"#
         )
     );
-}
-
-#[test]
-fn a_failed_answer_leaves_nothing_behind() {
-    let bad = Tensor::new("y".into(), DataType::Bytes, vec![1], Bytes::from_static(b"\x01\0\0\0\xff")).expect("fits");
-    let mut out = b"before".to_vec();
-    let answer = InferAnswer { model: "m", version: "3", id: None, outputs: &[bad] };
-    assert!(render_infer(&mut out, &answer).is_err());
-    assert_eq!(out, b"before");
-}
-
-#[test]
-fn the_prefix_of_core_texts() {
-    assert_eq!(request_prefix(Some("7")), "[request id: 7] ");
-    assert_eq!(request_prefix(None), "[request id: <id_unknown>] ");
-    assert_eq!(request_prefix(Some("")), "[request id: <id_unknown>] ");
 }

@@ -1,0 +1,225 @@
+//! `infer`: a body in any of its forms in, outputs in the form that each is asked for out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
+use model::{ErrorCode, Tensor};
+use tokio::time::{Instant, timeout_at};
+
+use super::coding::{Coding, OFFERED, accepted_coding, compress, decompress, request_coding};
+use super::forward::forward_headers;
+use super::request::{admit, read_body};
+use super::tally::Tally;
+use super::v2::{Target, split};
+use super::v2_json::{
+    EncodedOutput, InferAnswer, InferBody, InferContext, InferRequest, ParameterValue, RenderedAnswer, RequestedOutput,
+    V2Error, parse_infer, render_infer,
+};
+use super::{HttpState, answer};
+use crate::classification::{Classification, ClassificationError};
+use crate::failure::RequestFailure;
+use crate::pipeline::{self, Waiting};
+use crate::registry::{LoadedVersion, Release};
+
+/// How long the JSON of a body is.
+pub(super) static JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
+
+/// `POST /v2/models/{model}[/versions/{version}]/infer`.
+pub(super) async fn infer(
+    State(state): State<Arc<HttpState>>,
+    target: Target,
+    request: Request<Body>,
+) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let mut tally = Tally::open(&state);
+    let release = match pin(&state, &target, &mut tally) {
+        Ok(release) => release,
+        Err(response) => return response,
+    };
+    let outcome = infer_pinned(&state, &release, (&parts.headers, body), &mut tally).await;
+    finish(outcome, &release, &mut tally)
+}
+
+/// Pins the release that a path names.
+pub(super) fn pin(state: &HttpState, target: &Target, tally: &mut Tally<'_>) -> Result<Arc<Release>, Response<Body>> {
+    let (model, version) = split(target);
+    match state.registry.pin(model, version) {
+        Ok(release) => {
+            tally.pinned(&release);
+            Ok(release)
+        }
+        Err(failure) => {
+            tally.failed(&failure);
+            Err(answer::closing(answer::failure(&failure)))
+        }
+    }
+}
+
+/// Makes an answer of what became of a request, and counts a failure that nobody has counted.
+pub(super) fn finish(
+    outcome: Result<Response<Body>, RequestFailure>,
+    release: &Release,
+    tally: &mut Tally<'_>,
+) -> Response<Body> {
+    let response = outcome.unwrap_or_else(|failure| {
+        tally.failed(&failure);
+        let mut response = answer::failure(&failure);
+        if failure.code == ErrorCode::NotImplemented {
+            // The one part of infer that this server does not have is a compression.
+            response.headers_mut().insert(header::ACCEPT_ENCODING, OFFERED.clone());
+        }
+        if tally.body_was_read() { response } else { answer::closing(response) }
+    });
+    answer::with_version(response, release)
+}
+
+async fn infer_pinned(
+    state: &HttpState,
+    release: &Release,
+    (headers, body): (&HeaderMap, Body),
+    tally: &mut Tally<'_>,
+) -> Result<Response<Body>, RequestFailure> {
+    let admitted = admit(state, headers)?;
+    let body = read_infer_body(state, (headers, body), admitted.deadline, tally).await?;
+    let version: &LoadedVersion = &release.version;
+    let mut request = parse_infer(&body, &context(state, version))?;
+    forward(state, headers, &mut request)?;
+    tally.hand_over();
+    let inferred = run(version, request, admitted.deadline).await?;
+    let rendered = render_infer(&inferred.answer(version))?;
+    Ok(compressed(rendered, accepted_coding(headers)).await)
+}
+
+/// Reads a body, decompresses it, and finds its parts.
+async fn read_infer_body(
+    state: &HttpState,
+    (headers, body): (&HeaderMap, Body),
+    deadline: Instant,
+    tally: &mut Tally<'_>,
+) -> Result<InferBody, RequestFailure> {
+    let coding = request_coding(headers)?;
+    let json_length = headers.get(&JSON_LENGTH).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let what = if json_length.is_some() || coding.is_some() { "request body" } else { "request JSON" };
+    let mut body = read_body(state, (headers, body), deadline, what).await?;
+    tally.body_read();
+    if coding.is_some() {
+        let late = |_| RequestFailure::new(ErrorCode::DeadlineExceeded, "the body was not decompressed in time");
+        body = timeout_at(deadline, decompress(body, state.limits.body_bytes_max)).await.map_err(late)??;
+    }
+    Ok(InferBody::split(body, json_length.as_deref())?)
+}
+
+/// What bodies for `version` are read for.
+pub(super) fn context<'a>(state: &HttpState, version: &'a LoadedVersion) -> InferContext<'a> {
+    InferContext {
+        model: version.model.as_str(),
+        signature: &version.signature,
+        has_batch_dimension: version.has_batch_dimension(),
+        data_bytes_max: state.limits.body_bytes_max,
+    }
+}
+
+/// Adds the headers to a request that are to be parameters of it.
+pub(super) fn forward(
+    state: &HttpState,
+    headers: &HeaderMap,
+    request: &mut InferRequest,
+) -> Result<(), RequestFailure> {
+    match &state.server.forwarded_headers {
+        Some(pattern) => forward_headers(headers, pattern, &mut request.parameters),
+        None => Ok(()),
+    }
+}
+
+/// What became of a request that ran.
+pub(super) struct Inferred {
+    id: Option<String>,
+    outputs: Vec<EncodedOutput>,
+}
+
+impl Inferred {
+    pub(super) fn answer<'a>(&'a self, version: &'a LoadedVersion) -> InferAnswer<'a> {
+        let Self { id, outputs } = self;
+        InferAnswer { model: version.model.as_str(), version: &version.number_text, id: id.as_deref(), outputs }
+    }
+}
+
+/// Runs a request; its outputs come in the form that each is asked for.
+pub(super) async fn run(
+    version: &LoadedVersion,
+    request: InferRequest,
+    deadline: Instant,
+) -> Result<Inferred, RequestFailure> {
+    let InferRequest { id, inputs, outputs: wanted, encoding, parameters } = request;
+    let inferred = pipeline::infer(version, inputs, &wanted, waiting(deadline, &parameters)).await;
+    let outputs = inferred.map_err(|failure| failure.with_request_id(id.as_deref()))?;
+    let deliver = |(position, tensor)| match wanted.get(position) {
+        Some(output) => deliver(version, tensor, output),
+        None => Ok(EncodedOutput { tensor, encoding }),
+    };
+    let outputs = outputs.into_iter().enumerate().map(deliver).collect::<Result<_, _>>()?;
+    Ok(Inferred { id, outputs })
+}
+
+/// An output as it is asked for.
+fn deliver(
+    version: &LoadedVersion,
+    tensor: Tensor,
+    output: &RequestedOutput,
+) -> Result<EncodedOutput, ClassificationError> {
+    let encoding = output.encoding;
+    let Some(classes) = output.classes else { return Ok(EncodedOutput { tensor, encoding }) };
+    let labels = version.labels.of(tensor.name()).map(|labels| &labels[..]);
+    let classification = Classification { classes, labels, has_batch_dimension: version.has_batch_dimension() };
+    Ok(EncodedOutput { tensor: classification.rank(&tensor)?, encoding })
+}
+
+/// What the request's parameters say of how it waits: `priority`, and `timeout` in microseconds.
+fn waiting(deadline: Instant, parameters: &[(String, ParameterValue)]) -> Waiting {
+    let unsigned = |name: &str| {
+        parameters.iter().find_map(|(key, value)| match value {
+            ParameterValue::Unsigned(number) if key == name => Some(*number),
+            _ => None,
+        })
+    };
+    Waiting {
+        deadline,
+        priority: unsigned("priority").unwrap_or(0),
+        timeout: unsigned("timeout").map(Duration::from_micros),
+    }
+}
+
+/// The answer in the coding that its client would like best. Where that fails it goes out as it is, as in Triton.
+async fn compressed(rendered: RenderedAnswer, coding: Option<Coding>) -> Response<Body> {
+    let RenderedAnswer { body, json_length } = rendered;
+    let small = match coding {
+        Some(coding) => compress(&body, coding).await.ok().map(|small| (small, coding)),
+        None => None,
+    };
+    let (body, coding) = small.map_or((body, None), |(small, coding)| (small, Some(coding)));
+    let mut response = answer::json(body);
+    let headers = response.headers_mut();
+    if let Some(length) = json_length {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        headers.insert(JSON_LENGTH.clone(), HeaderValue::from(length));
+    }
+    if let Some(coding) = coding {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+    }
+    response
+}
+
+impl From<V2Error> for RequestFailure {
+    fn from(error: V2Error) -> Self {
+        Self::new(error.code, error.text)
+    }
+}
+
+impl From<ClassificationError> for RequestFailure {
+    fn from(error: ClassificationError) -> Self {
+        Self::new(ErrorCode::InvalidTensors, error.to_string())
+    }
+}
