@@ -49,6 +49,7 @@ pub(super) fn pin(state: &HttpState, target: &Target, tally: &mut Tally<'_>) -> 
     match state.registry.pin(model, version) {
         Ok(release) => {
             tally.pinned(&release);
+            tally.infers();
             Ok(release)
         }
         Err(failure) => {
