@@ -90,6 +90,11 @@ fn registered<C: prometheus::core::Collector + Clone + 'static>(registry: &Regis
     collector
 }
 
+fn plugin_counter(registry: &Registry) -> prometheus::CounterVec {
+    let options = Opts::new(names::PLUGIN_COUNTER, "Counters that plugins declare");
+    registered(registry, prometheus::CounterVec::new(options, &["model", "name"]))
+}
+
 /// One series that never changes: which version runs.
 fn show_build(registry: &Registry) {
     let made = IntGaugeVec::new(Opts::new(names::BUILD, "Build information"), &["version"]);
@@ -167,13 +172,7 @@ impl Metrics {
                 &["model"],
             ),
             sandbox: SandboxMetrics::new(r),
-            plugin_counter: registered(
-                r,
-                prometheus::CounterVec::new(
-                    Opts::new(names::PLUGIN_COUNTER, "Counters that plugins declare"),
-                    &["model", "name"],
-                ),
-            ),
+            plugin_counter: plugin_counter(r),
             plugin_observation: registered(r, Ok(Observations::new())),
             log_lines_dropped: gauge(names::LOG_LINES_DROPPED, "Log lines dropped since the start"),
             limit: registered(r, GaugeVec::new(Opts::new(names::LIMIT, "Limits in force, by name"), &["name"])),
