@@ -43,6 +43,9 @@ pub(super) async fn infer(state: &ServingState, message: ModelInferRequest, dead
         }
     };
     tally.pinned(&release);
+    if !predict::is_for_plugin(&release, &message) {
+        tally.infers();
+    }
     let mut result = infer_pinned(&release, message, deadline, &mut tally).await;
     if let Err(failure) = &mut result {
         tally.failed(failure);

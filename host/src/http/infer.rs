@@ -54,6 +54,7 @@ pub(super) fn pin(
     match state.registry.pin(model, version) {
         Ok(release) => {
             tally.pinned(&release);
+            tally.infers();
             Ok(release)
         }
         Err(failure) => {
