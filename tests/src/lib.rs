@@ -6,6 +6,7 @@
 pub mod command;
 pub mod component;
 pub mod fixtures;
+pub mod grpc;
 #[path = "../guests/component.rs"]
 pub mod guests;
 pub mod http;

@@ -132,8 +132,16 @@ impl ServerOptions {
         let mut child = self.command(&state_dir, &port_file)?.spawn().context("starting airlock")?;
         let (log, reader) = Log::follow(child.stderr.take().context("standard error is piped")?);
         let unknown = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let mut server =
-            Server { child, log, reader: Some(reader), http: unknown, metrics: unknown, state_dir, _scratch: scratch };
+        let mut server = Server {
+            child,
+            log,
+            reader: Some(reader),
+            http: unknown,
+            grpc: None,
+            metrics: unknown,
+            state_dir,
+            _scratch: scratch,
+        };
         let started = server.wait_until_started(&port_file, self.readiness).await;
         started.with_context(|| format!("airlock did not start; its log:\n{}", server.log.lines().join("\n")))?;
         Ok(server)
@@ -161,6 +169,7 @@ pub struct Server {
     log: Log,
     reader: Option<JoinHandle<()>>,
     http: SocketAddr,
+    grpc: Option<SocketAddr>,
     metrics: SocketAddr,
     state_dir: PathBuf,
     _scratch: TempDir,
@@ -179,6 +188,14 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.http
+    }
+
+    /// Where it listens for gRPC.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn grpc_address(&self) -> Result<SocketAddr> {
+        self.grpc.context("the server has no gRPC port")
     }
 
     /// Its process id.
@@ -291,7 +308,7 @@ impl Server {
             }
             if client.is_none() {
                 let ports = read_ports(port_file)?;
-                (self.http, self.metrics) = ports;
+                (self.http, self.grpc, self.metrics) = ports;
                 client = Some(Client::new(ports.0));
             }
             // The log comes through a thread of the server's own: what was said by then must be there before a test goes on.
@@ -317,12 +334,12 @@ impl Drop for Server {
     }
 }
 
-/// HTTP and metrics addresses; `None` until the file is there.
-fn read_ports(file: &Path) -> Option<(SocketAddr, SocketAddr)> {
+/// HTTP, gRPC and metrics addresses; `None` until the file is there.
+fn read_ports(file: &Path) -> Option<(SocketAddr, Option<SocketAddr>, SocketAddr)> {
     let ports: Value = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
     let address = |name: &str| {
         let port = u16::try_from(ports[name].as_u64()?).ok()?;
         Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
     };
-    Some((address("http")?, address("metrics")?))
+    Some((address("http")?, address("grpc"), address("metrics")?))
 }

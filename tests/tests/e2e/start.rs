@@ -37,9 +37,11 @@ async fn a_port_in_use_is_named() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let owner = TcpListener::bind("127.0.0.1:0")?;
     let port = owner.local_addr()?.port().to_string();
-    for (taken, free) in [("--http-port", "--metrics-port"), ("--metrics-port", "--http-port")] {
+    let flags = ["--http-port", "--grpc-port", "--metrics-port"];
+    for taken in flags {
         let repository = Repository::new()?;
-        let mut command = airlock(&["serve", "--http-address", "127.0.0.1", taken, &port, free, "0"])?;
+        let mut command = airlock(&["serve", "--http-address", "127.0.0.1"])?;
+        command.args(flags.iter().flat_map(|&flag| [flag, if flag == taken { &port } else { "0" }]));
         command.arg("--model-repository").arg(repository.path()).args(["--state-dir", "state"]);
         command.current_dir(folder.path());
         let printed = finish(command).await?.expect_code(1)?;
