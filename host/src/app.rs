@@ -193,7 +193,10 @@ impl App {
     pub async fn stop(self, drain: Duration, patience: Duration) -> bool {
         let started = tokio::time::Instant::now();
         self.serving.start_leaving();
-        tokio::time::sleep(drain.min(patience)).await;
+        // Sleeping for no time takes a tick of the clock, in which new requests would still be let in.
+        if !drain.is_zero() {
+            tokio::time::sleep(drain.min(patience)).await;
+        }
         self.start_stopping();
         let patience = patience.saturating_sub(started.elapsed());
         let started = tokio::time::Instant::now();

@@ -159,12 +159,13 @@ async fn ports_that_are_not_wanted_are_not_opened() -> Result<()> {
     let repository = repository()?;
     let folder = tempfile::tempdir()?;
     let ports = folder.path().join("ports.json");
-    let flags = ["--allow-http=false", "--allow-metrics=false", "--port-file", ports.to_str().context("UTF-8")?];
+    let ports_file = ports.to_str().context("UTF-8")?;
+    let flags = ["--allow-http=false", "--allow-grpc=false", "--allow-metrics=false", "--port-file", ports_file];
     repository.add("bad", |folder| folder.write("1/model.onnx", "no model"))?;
     let flags: Vec<&str> = flags.into_iter().chain(["--exit-on-error=true"]).collect();
     let (code, _) = serve(&repository, &flags).await?;
     assert_eq!(code, Some(1));
-    assert_eq!(std::fs::read_to_string(&ports)?, r#"{"http":null,"metrics":null}"#);
+    assert_eq!(std::fs::read_to_string(&ports)?, r#"{"grpc":null,"http":null,"metrics":null}"#);
     Ok(())
 }
 
