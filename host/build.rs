@@ -36,7 +36,6 @@ fn generate(name: &str) -> Result<(), Box<dyn Error>> {
         .bytes(".inference.ModelInferRequest.raw_input_contents")
         .bytes(".inference.ModelInferResponse.raw_output_contents")
         .bytes(".inference.InferTensorContents.bytes_contents")
-        .bytes(".inference.ModelRepositoryParameter.parameter_choice.bytes_param")
         .extern_path(".inference.ModelConfigResponse", "super::EncodedConfigResponse")
         .compile_fds(set)?;
     Ok(())

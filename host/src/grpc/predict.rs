@@ -69,7 +69,6 @@ fn not_one_string() -> RequestFailure {
 pub(super) async fn answer(release: &Release, request: PredictRequest) -> Result<ModelInferResponse, RequestFailure> {
     let id = request.request_id.clone();
     let plugin::Response { status, content_type, body, .. } = pipeline::predict(release, request).await?;
-    let body = Bytes::from(body);
     let length = u32::try_from(body.len());
     let length = length.map_err(|error| RequestFailure::new(ErrorCode::Internal, error.to_string()))?;
     let mut data = BytesMut::with_capacity(4 + body.len());

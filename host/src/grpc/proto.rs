@@ -3,13 +3,13 @@
 use bytes::Bytes;
 
 /// `inference`: Triton's service.
-#[allow(missing_docs, unused_qualifications, clippy::all, reason = "generated")]
+#[allow(missing_docs, unused_qualifications, clippy::all, clippy::too_many_lines, reason = "generated")]
 pub mod inference {
     include!(concat!(env!("OUT_DIR"), "/inference.rs"));
 }
 
 /// `grpc.health.v1`: the standard health service.
-#[allow(missing_docs, unused_qualifications, clippy::all, reason = "generated")]
+#[allow(missing_docs, unused_qualifications, clippy::all, clippy::too_many_lines, reason = "generated")]
 pub mod health {
     include!(concat!(env!("OUT_DIR"), "/grpc.health.v1.rs"));
 }

@@ -62,7 +62,7 @@ fn load_parameters(parameters: HashMap<String, ModelRepositoryParameter>) -> Res
             (None, Some(ParameterChoice::StringParam(config))) if name == "config" => read.config = Some(config),
             (None, _) if name == "config" => return Err(wrong("string_param")),
             (Some(path), Some(ParameterChoice::BytesParam(content))) => {
-                read.files.push((path.to_owned(), content.into()));
+                read.files.push((path.to_owned(), content));
             }
             (Some(_), _) => return Err(wrong("bytes_param")),
             (None, _) => return Err(malformed(format!("unrecognized load parameter '{name}'."))),

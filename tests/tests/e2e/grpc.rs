@@ -35,7 +35,7 @@ async fn work_in_flight_finishes_while_new_work_is_refused() -> Result<()> {
     let status = server.wait().await?;
     assert!(status.success(), "ended with {status}");
     let stopped = server.log().find(before, &["message=stopped", "clean=true"]);
-    stopped.with_context(|| server.log().tail(before).to_owned())?;
+    stopped.with_context(|| server.log().tail(before))?;
     Ok(())
 }
 
