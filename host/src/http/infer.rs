@@ -37,25 +37,24 @@ pub(super) async fn infer(
     let mut tally = Tally::open(&state);
     let release = match pin(&state, &target, &mut tally) {
         Ok(release) => release,
-        Err(response) => return response,
+        Err(failure) => return answer::closing(answer::failure(&failure)),
     };
     let outcome = infer_pinned(&state, &release, (&parts.headers, body), &mut tally).await;
     finish(outcome, &release, &mut tally)
 }
 
-/// Pins the release that a path names.
-pub(super) fn pin(state: &HttpState, target: &Target, tally: &mut Tally<'_>) -> Result<Arc<Release>, Response<Body>> {
+/// Pins the release that a path names, and counts a path that names none.
+///
+/// # Errors
+/// As [`ModelRegistry::pin`](crate::registry::ModelRegistry::pin).
+pub(super) fn pin(state: &HttpState, target: &Target, tally: &mut Tally<'_>) -> Result<Arc<Release>, RequestFailure> {
     let (model, version) = split(target);
-    match state.registry.pin(model, version) {
-        Ok(release) => {
-            tally.pinned(&release);
-            Ok(release)
-        }
-        Err(failure) => {
-            tally.failed(&failure);
-            Err(answer::closing(answer::failure(&failure)))
-        }
+    let pinned = state.registry.pin(model, version);
+    match &pinned {
+        Ok(release) => tally.pinned(release),
+        Err(failure) => tally.failed(failure),
     }
+    pinned
 }
 
 /// Makes an answer of what became of a request, and counts a failure that nobody has counted.
