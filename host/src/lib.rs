@@ -11,6 +11,7 @@ pub mod http;
 pub mod janitor;
 pub mod logging;
 pub mod metrics;
+pub mod non_finite;
 pub mod pipeline;
 pub mod raw_tensor;
 pub mod registry;

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use batching::{BatchError, InferenceRequest, Inferred};
 use bytes::Bytes;
-use model::{ErrorCode, SignatureMismatch, Tensor};
+use model::{EngineError, ErrorCode, NonFinite, SignatureMismatch, Tensor};
 use plugin::{Call, Inference, PluginFailure, Prepared, Response};
 use tokio::time::Instant;
 
 use crate::failure::RequestFailure;
 use crate::generation::PluginGeneration;
 use crate::metrics::{Stage, VersionMetrics};
+use crate::non_finite::is_non_finite;
 use crate::registry::{LoadedVersion, PluginSlot, Release};
 
 /// A business request.
@@ -139,7 +140,8 @@ impl Run<'_> {
         let Self { version, generation, call, stages } = self;
         let started = Instant::now();
         let prepared = generation.plugin.preprocess(call, body, deadline).await;
-        stages.record(Stage::Preprocess, started.elapsed());
+        let preprocess = started.elapsed();
+        stages.record(Stage::Preprocess, preprocess);
         let inference = match prepared.map_err(|failure| self.plugin_failed(failure))? {
             Prepared::Respond(response) => return Ok(response),
             Prepared::Infer(inference) => inference,
@@ -155,7 +157,11 @@ impl Run<'_> {
         let outputs = pick_outputs(&inferred.outputs, &selection);
         let started = Instant::now();
         let answer = generation.plugin.postprocess(call, outputs, carry, deadline).await;
-        stages.record(Stage::Postprocess, started.elapsed());
+        let postprocess = started.elapsed();
+        stages.record(Stage::Postprocess, postprocess);
+        if let Some(metrics) = stages.metrics {
+            metrics.kserve(preprocess, inferred.queue + inferred.times.compute, postprocess);
+        }
         answer.map_err(|failure| self.plugin_failed(failure))
     }
 
@@ -239,11 +245,36 @@ async fn submit(
     let request = InferenceRequest { inputs, rows, deadline: Some(deadline), priority, timeout };
     let mut submission = Submission { metrics: stages.metrics, started: Instant::now() };
     let outcome = version.batch.submit(request).await;
+    let outcome = outcome.and_then(|inferred| look_for_non_finite(version, inferred, stages));
     submission.end(rows, outcome.as_ref());
     let inferred = outcome?;
     stages.record(Stage::Queue, inferred.queue);
     stages.record(Stage::Compute, inferred.times.compute);
     Ok(inferred)
+}
+
+/// Counts outputs that hold a NaN or an infinity; where the model's configuration says so the request fails with them.
+fn look_for_non_finite(
+    version: &LoadedVersion,
+    inferred: Inferred,
+    stages: &Stages<'_>,
+) -> Result<Inferred, BatchError> {
+    let mut found = None;
+    for output in inferred.outputs.iter().filter(|output| is_non_finite(output)) {
+        if let Some(metrics) = stages.metrics {
+            metrics.non_finite(output.name());
+        }
+        found = found.or(Some(output.name()));
+    }
+    match found {
+        Some(output) if version.non_finite == NonFinite::Refuse => {
+            let text = format!(
+                "output '{output}' holds a NaN or an infinity, which the model's configuration refuses                  (airlock.non_finite)"
+            );
+            Err(BatchError::Engine(EngineError::Run(text)))
+        }
+        _ => Ok(inferred),
+    }
 }
 
 /// A client's tensors on their way through the model, for what Triton counts.

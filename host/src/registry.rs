@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use batching::{BatchHandle, StartError};
 use model::{
-    ErrorCode, InstanceFactory, LoadError, ModelConfig, ModelName, Padding, Signature, SignatureMismatch, Tensor,
-    VersionNumber,
+    ErrorCode, InstanceFactory, LoadError, ModelConfig, ModelName, NonFinite, Padding, Signature, SignatureMismatch,
+    Tensor, VersionNumber,
 };
 use prometheus::IntGauge;
 
@@ -112,6 +112,8 @@ pub struct LoadedVersion {
     config: ArcSwap<VersionConfig>,
     /// Most rows of a request; see [`ModelConfig::max_request_rows`].
     max_request_rows: u32,
+    /// What becomes of outputs that are no numbers.
+    pub non_finite: NonFinite,
     /// The labels of its outputs: of the configuration, else of the file.
     pub labels: Labels,
     /// Inputs and outputs.
@@ -176,6 +178,7 @@ impl LoadedVersion {
             number_text: parts.number.to_string().into(),
             digest: parts.digest,
             max_request_rows: parts.config.completed.max_request_rows(),
+            non_finite: parts.config.completed.non_finite,
             config: ArcSwap::from_pointee(parts.config),
             labels: parts.labels,
             signature: parts.signature,

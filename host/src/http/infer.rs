@@ -51,7 +51,10 @@ pub(super) fn pin(state: &HttpState, target: &Target, tally: &mut Tally<'_>) -> 
     let (model, version) = split(target);
     let pinned = state.registry.pin(model, version);
     match &pinned {
-        Ok(release) => tally.pinned(release),
+        Ok(release) => {
+            tally.pinned(release);
+            tally.infers();
+        }
         Err(failure) => tally.failed(failure),
     }
     pinned

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use model::ErrorCode;
+use tokio::time::Instant;
 
 use super::HttpState;
 use crate::failure::RequestFailure;
@@ -13,6 +14,8 @@ use crate::registry::Release;
 pub(super) struct Tally<'a> {
     state: &'a HttpState,
     release: Option<Arc<Release>>,
+    started: Instant,
+    is_inference: bool,
     is_open: bool,
     body_was_read: bool,
 }
@@ -20,12 +23,18 @@ pub(super) struct Tally<'a> {
 impl<'a> Tally<'a> {
     /// A request that nothing is known of yet.
     pub(super) fn open(state: &'a HttpState) -> Self {
-        Self { state, release: None, is_open: true, body_was_read: false }
+        let (started, is_inference) = (Instant::now(), false);
+        Self { state, release: None, started, is_inference, is_open: true, body_was_read: false }
     }
 
     /// It is for this release.
     pub(super) fn pinned(&mut self, release: &Arc<Release>) {
         self.release = Some(Arc::clone(release));
+    }
+
+    /// It asks the model itself, so what Triton counts of the model counts it, too.
+    pub(super) fn infers(&mut self) {
+        self.is_inference = true;
     }
 
     /// Its body has been read to the end.
@@ -53,7 +62,13 @@ impl<'a> Tally<'a> {
             return;
         }
         match &self.release {
-            Some(release) => release.version.metrics.answered(Some(code)),
+            Some(release) => {
+                let metrics = &release.version.metrics;
+                metrics.answered(Some(code));
+                if self.is_inference {
+                    metrics.inference().failed(code, self.started.elapsed());
+                }
+            }
             None => self.state.metrics.refused(code),
         }
     }

@@ -53,6 +53,8 @@ impl SwapOutcome {
 pub struct Metrics {
     registry: Registry,
     triton: TritonSeries,
+    non_finite: IntCounterVec,
+    kserve: [HistogramVec; 3],
     stage: HistogramVec,
     batch_rows: HistogramVec,
     requests: IntCounterVec,
@@ -88,6 +90,11 @@ fn registered<C: prometheus::core::Collector + Clone + 'static>(registry: &Regis
     collector
 }
 
+fn plugin_counter(registry: &Registry) -> prometheus::CounterVec {
+    let options = Opts::new(names::PLUGIN_COUNTER, "Counters that plugins declare");
+    registered(registry, prometheus::CounterVec::new(options, &["model", "name"]))
+}
+
 /// One series that never changes: which version runs.
 fn show_build(registry: &Registry) {
     let made = IntGaugeVec::new(Opts::new(names::BUILD, "Build information"), &["version"]);
@@ -121,6 +128,13 @@ impl Metrics {
         let version: &[&str] = &["model", "version"];
         let this = Self {
             triton: registered(r, Ok(TritonSeries::new(triton))),
+            non_finite: counters(
+                names::NON_FINITE,
+                "Answers of which an output held a NaN or an infinity",
+                &["model", "version", "output"],
+            ),
+            kserve: [names::KSERVE_PREPROCESS, names::KSERVE_PREDICT, names::KSERVE_POSTPROCESS]
+                .map(|name| histograms(name, "As KServe's dashboards read it", duration_buckets(), &["model_name"])),
             stage: histograms(
                 names::STAGE_DURATION,
                 "Time of each stage of a request in seconds",
@@ -158,13 +172,7 @@ impl Metrics {
                 &["model"],
             ),
             sandbox: SandboxMetrics::new(r),
-            plugin_counter: registered(
-                r,
-                prometheus::CounterVec::new(
-                    Opts::new(names::PLUGIN_COUNTER, "Counters that plugins declare"),
-                    &["model", "name"],
-                ),
-            ),
+            plugin_counter: plugin_counter(r),
             plugin_observation: registered(r, Ok(Observations::new())),
             log_lines_dropped: gauge(names::LOG_LINES_DROPPED, "Log lines dropped since the start"),
             limit: registered(r, GaugeVec::new(Opts::new(names::LIMIT, "Limits in force, by name"), &["name"])),

@@ -54,6 +54,14 @@ pub const LOG_LINES_DROPPED: &str = "airlock_log_lines_dropped";
 pub const BUILD: &str = "airlock_build_info";
 /// Connections open now.
 pub const CONNECTIONS: &str = "airlock_connections";
+/// Answers of which an output held a NaN or an infinity, by output.
+pub const NON_FINITE: &str = "airlock_non_finite_outputs_total";
+/// KServe's: time of preprocess.
+pub const KSERVE_PREPROCESS: &str = "request_preprocess_seconds";
+/// KServe's: time of the model, queue included.
+pub const KSERVE_PREDICT: &str = "request_predict_seconds";
+/// KServe's: time of postprocess.
+pub const KSERVE_POSTPROCESS: &str = "request_postprocess_seconds";
 
 /// Triton's: requests that were answered.
 pub const NV_SUCCESS: &str = "nv_inference_request_success";

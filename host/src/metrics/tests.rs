@@ -8,6 +8,7 @@ fn metric_names() {
     let version = VersionNumber::new(1).expect("not 0");
     let handles = metrics.version(&model, version);
     handles.answered(Some(ErrorCode::QueueFull));
+    handles.non_finite("y");
     metrics.show_queue(&model, version, &QueueGauges { requests: 0, limit: 1, inline: true });
     metrics.show_generation(&model, version, 1);
     metrics.show_plugin(&model, 1, 1);
@@ -32,6 +33,7 @@ fn metric_names() {
     airlock_limit gauge
     airlock_log_lines_dropped gauge
     airlock_models gauge
+    airlock_non_finite_outputs_total counter
     airlock_plugin_calls_total counter
     airlock_plugin_counter_total counter
     airlock_plugin_dropped_total counter
@@ -51,6 +53,20 @@ fn metric_names() {
     airlock_sandbox_pool_in_use gauge
     airlock_stage_duration_seconds histogram
     airlock_swaps_total counter
+    nv_inference_compute_infer_duration_us counter
+    nv_inference_compute_input_duration_us counter
+    nv_inference_compute_output_duration_us counter
+    nv_inference_count counter
+    nv_inference_exec_count counter
+    nv_inference_pending_request_count gauge
+    nv_inference_queue_duration_us counter
+    nv_inference_request_duration_us counter
+    nv_inference_request_failure counter
+    nv_inference_request_success counter
+    nv_model_load_duration_secs gauge
+    request_postprocess_seconds histogram
+    request_predict_seconds histogram
+    request_preprocess_seconds histogram
     ");
 }
 

@@ -51,6 +51,8 @@ impl Metrics {
             abandoned: drops("abandoned"),
             queue_full: drops("queue_full"),
             stopped: drops("stopped"),
+            non_finite: self.non_finite.clone(),
+            kserve: self.kserve.each_ref().map(|family| family.with_label_values(&[model.as_str()])),
             since: inference.read(),
             inference,
         }
@@ -69,6 +71,9 @@ pub struct VersionMetrics {
     abandoned: IntCounter,
     queue_full: IntCounter,
     stopped: IntCounter,
+    non_finite: IntCounterVec,
+    /// Preprocess, predict, postprocess.
+    kserve: [Histogram; 3],
     inference: Arc<InferenceCounters>,
     /// What had been counted when the version was loaded.
     since: InferenceSnapshot,
@@ -90,6 +95,18 @@ impl VersionMetrics {
     /// Records the time of a stage.
     pub fn stage(&self, stage: Stage, time: Duration) {
         self.stages[stage as usize].observe(time.as_secs_f64());
+    }
+
+    /// Records the stages of a request through a plugin as KServe's dashboards read them.
+    pub fn kserve(&self, preprocess: Duration, predict: Duration, postprocess: Duration) {
+        for (histogram, time) in self.kserve.iter().zip([preprocess, predict, postprocess]) {
+            histogram.observe(time.as_secs_f64());
+        }
+    }
+
+    /// Counts an answer of which this output held a NaN or an infinity.
+    pub fn non_finite(&self, output: &str) {
+        self.non_finite.with_label_values(&[&*self.model, &*self.version, output]).inc();
     }
 
     /// Counts an answered request.

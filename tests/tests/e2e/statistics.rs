@@ -8,7 +8,7 @@ use serde_json::Value;
 use tests::http::Answer;
 use tests::load::{Caller, Load, Outgoing};
 use tests::wait::{PATIENCE, eventually};
-use tests::{Repository, ServerOptions};
+use tests::{Repository, ServerOptions, fixtures};
 
 /// What the clients saw.
 #[derive(Clone, Copy, Debug, Default)]
@@ -130,6 +130,34 @@ async fn counters_add_up_to_what_the_clients_saw() -> Result<()> {
     #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
     let answered = seen.answered as f64;
     assert_eq!(again.value("nv_inference_request_success", &labels), answered);
+    server.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn answers_that_are_no_numbers_are_counted_and_refused_where_they_are_to_be() -> Result<()> {
+    let repository = Repository::new()?;
+    for (name, parameter) in [("counting", ""), ("refusing", "refuse")] {
+        let folder = repository.add(name, |folder| folder.write("1/model.onnx", fixtures::model("add")?))?;
+        if !parameter.is_empty() {
+            let value = format!("value {{ string_value: \"{parameter}\" }}");
+            folder.write("config.pbtxt", format!("parameters {{ key: \"airlock.non_finite\" {value} }}"))?;
+        }
+    }
+    let server = ServerOptions::new(&repository).start().await?;
+    // The largest number twice is an infinity.
+    let infer = r#"{"inputs":[{"name":"a","shape":[1,2],"datatype":"FP32","data":[3e38,1]},
+                              {"name":"b","shape":[1,2],"datatype":"FP32","data":[3e38,1]}]}"#;
+    server.client().post("/v2/models/counting/infer", infer).await?.expect(200)?;
+    let text = server.client().post("/v2/models/refusing/infer", infer).await?.expect_failure(500, "engine_failed")?;
+    ensure!(text.contains("output 'sum' holds a NaN or an infinity"), "{text}");
+    let metrics = server.metrics().await?;
+    for name in ["counting", "refusing"] {
+        let labels = [("model", name), ("version", "1"), ("output", "sum")];
+        assert_eq!(metrics.value("airlock_non_finite_outputs_total", &labels), 1.0, "{name}");
+    }
+    let labels = [("model", "refusing"), ("version", "1"), ("reason", "BACKEND")];
+    assert_eq!(metrics.value("nv_inference_request_failure", &labels), 1.0);
     server.stop().await?;
     Ok(())
 }

@@ -53,6 +53,8 @@ pub struct ModelConfig {
     pub warmup: Vec<WarmupSample>,
     /// Where batches run.
     pub execution: Execution,
+    /// What becomes of outputs that are no numbers.
+    pub non_finite: NonFinite,
     /// The remaining `parameters`, by key.
     pub parameters: BTreeMap<String, String>,
 }
@@ -76,6 +78,7 @@ impl ModelConfig {
             model_filename: "model.onnx".to_owned(),
             warmup: Vec::new(),
             execution: Execution::Auto,
+            non_finite: NonFinite::Count,
             parameters: BTreeMap::new(),
         }
     }
@@ -205,6 +208,15 @@ pub enum Execution {
     Inline,
     /// On the instance's own thread.
     Worker,
+}
+
+/// What becomes of an answer that holds a NaN or an infinity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NonFinite {
+    /// It is counted.
+    Count,
+    /// It is counted, and the request fails.
+    Refuse,
 }
 
 /// A request to run on each instance before it serves (Triton's `ModelWarmup`).

@@ -20,9 +20,9 @@ pub use auto_complete::{AutoComplete, AutoCompleteError, FileTensors};
 pub use config::{
     Accelerator, Backend, BatchingConfig, BatchingConfigError, Boundaries, Buckets, CutOutput, Execution,
     ExecutionMode, FilledInput, FilledKind, GraphOptimization, InstanceGroup, LimitError, MemoryArena, ModelConfig,
-    PadTo, PaddedInput, PaddingConfig, Priorities, QueuePolicy, RateLimit, RateResource, RateScope, SessionConfig,
-    SessionEntries, SessionEntryError, SessionThreads, TensorConfig, ThreadCount, TimeoutAction, VersionPolicy,
-    WarmupData, WarmupInput, WarmupSample,
+    NonFinite, PadTo, PaddedInput, PaddingConfig, Priorities, QueuePolicy, RateLimit, RateResource, RateScope,
+    SessionConfig, SessionEntries, SessionEntryError, SessionThreads, TensorConfig, ThreadCount, TimeoutAction,
+    VersionPolicy, WarmupData, WarmupInput, WarmupSample,
 };
 pub use data_type::DataType;
 pub use declaration::Declaration;

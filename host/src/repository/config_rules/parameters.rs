@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Execution, ExecutionMode, MemoryArena, ModelConfig, ThreadCount};
+use model::{Execution, ExecutionMode, MemoryArena, ModelConfig, NonFinite, ThreadCount};
 
 use super::super::problem::did_you_mean;
 use super::block::Block;
@@ -67,9 +67,11 @@ impl Parameter<'_> {
         match self.key.as_str() {
             "airlock.execution" => config.execution = self.execution(rules),
             "airlock.split_large_requests" => config.batching.split_large_requests = self.flag(rules),
+            "airlock.non_finite" => config.non_finite = self.non_finite(rules),
             key if key.starts_with(padding::PREFIX) => {}
             key if key.starts_with("airlock.") => {
-                let known = ["airlock.execution", "airlock.padding.…", "airlock.split_large_requests"];
+                let known =
+                    ["airlock.execution", "airlock.non_finite", "airlock.padding.…", "airlock.split_large_requests"];
                 let fix = did_you_mean(key, known).unwrap_or_else(|| format!("known: {}", known.join(", ")));
                 let (at, place) = (self.block.own_at(), self.block.own_path());
                 rules.report.error(at, place, format!("unknown parameter '{key}'"), fix);
@@ -127,6 +129,18 @@ impl Parameter<'_> {
                 let message = format!("'airlock.execution' is '{value}'; it must be auto, inline or worker");
                 self.refuse(message, did_you_mean(value, ["auto", "inline", "worker"]), rules);
                 Execution::Auto
+            }
+        }
+    }
+
+    fn non_finite(&self, rules: &mut Rules<'_, '_>) -> NonFinite {
+        match self.value {
+            "count" => NonFinite::Count,
+            "refuse" => NonFinite::Refuse,
+            value => {
+                let message = format!("'airlock.non_finite' is '{value}'; it must be count or refuse");
+                self.refuse(message, did_you_mean(value, ["count", "refuse"]), rules);
+                NonFinite::Count
             }
         }
     }

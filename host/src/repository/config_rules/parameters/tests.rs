@@ -1,4 +1,4 @@
-use model::{Execution, ExecutionMode, MemoryArena, SessionConfig, SessionThreads};
+use model::{Execution, ExecutionMode, MemoryArena, NonFinite, SessionConfig, SessionThreads};
 
 use super::super::tests::{accepted, parameter, refused, warned};
 
@@ -121,6 +121,13 @@ fn airlocks_own_parameters_are_known() {
     assert_eq!(
         problem("airlock.execution", "workers"),
         "'airlock.execution' is 'workers'; it must be auto, inline or worker (fix: did you mean 'worker'?)"
+    );
+    for (value, non_finite) in [("count", NonFinite::Count), ("refuse", NonFinite::Refuse)] {
+        assert_eq!(accepted(&parameter("airlock.non_finite", value)).non_finite, non_finite);
+    }
+    assert_eq!(
+        problem("airlock.non_finite", "refused"),
+        "'airlock.non_finite' is 'refused'; it must be count or refuse (fix: did you mean 'refuse'?)"
     );
     refused(
         &parameter("airlock.excution", "auto"),
