@@ -388,7 +388,7 @@ impl Simulation {
                 | names::LOG_LINES_DROPPED,
                 "",
             ) => 0.0,
-            (names::QUEUE_SIZE, VERSION_1) => 0.0,
+            (names::QUEUE_SIZE | names::NV_PENDING, VERSION_1) => 0.0,
             (names::QUEUE_LIMIT, VERSION_1) => QUEUE_MAX as f64,
             (names::RUNS_INLINE, VERSION_1) => 1.0,
             (names::PLUGIN_GENERATION, VERSION_1) => generation as f64,
@@ -397,6 +397,7 @@ impl Simulation {
             // Whatever lives is warm.
             (names::SANDBOX_INSTANCES, "") => warm,
             // What is in force, and what has been since the start.
+            (names::NV_LOAD_DURATION, VERSION_1) => gauge.value,
             (names::BUILD | names::PLUGIN_WARM | names::PLUGIN_CREATED | names::SANDBOX_POOL, _) => gauge.value,
             _ => f64::NAN,
         };

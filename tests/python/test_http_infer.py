@@ -58,7 +58,7 @@ def forms():
             yield data_type, kind, binary_in, binary_out
 
 
-@pytest.mark.parametrize("data_type, kind, binary_in, binary_out", forms())
+@pytest.mark.parametrize("data_type, kind, binary_in, binary_out", list(forms()))
 def test_every_type_in_every_form(client, data_type, kind, binary_in, binary_out):
     values = samples(data_type, (5, 3))
     result = client.infer(

@@ -47,7 +47,7 @@ async fn generate_as(
     let mut tally = Tally::open(state);
     let release = match pin(state, target, &mut tally) {
         Ok(release) => release,
-        Err(response) => return response,
+        Err(failure) => return answer::closing(answer::failure(&failure)),
     };
     let outcome = generate_pinned(state, &release, (&parts.headers, body), &mut tally).await;
     finish(outcome.map(envelope), &release, &mut tally)
@@ -75,8 +75,10 @@ async fn generate_pinned(
 }
 
 /// One event of a stream.
-fn event(json: Vec<u8>) -> Response<Body> {
-    let mut response = answer::json([b"data: ", &json[..], b"\n\n"].concat());
+fn event(mut json: Vec<u8>) -> Response<Body> {
+    json.splice(..0, *b"data: ");
+    json.extend_from_slice(b"\n\n");
+    let mut response = answer::json(json);
     let content_type = HeaderValue::from_static("text/event-stream; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     response

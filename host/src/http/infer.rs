@@ -38,30 +38,31 @@ pub(super) async fn infer(
     let mut tally = Tally::open(&state);
     let release = match pin(&state, &target, &mut tally) {
         Ok(release) => release,
-        Err(response) => return response,
+        Err(failure) => return answer::closing(answer::failure(&failure)),
     };
     let outcome = infer_pinned(&state, &release, (&parts.headers, body), &mut tally).await;
     finish(outcome, &release, &mut tally)
 }
 
-/// Pins the release that a path names.
+/// Pins the release that a path names, and counts a path that names none.
+///
+/// # Errors
+/// As [`ModelRegistry::pin`](crate::registry::ModelRegistry::pin).
 pub(super) fn pin(
     state: &ServingState,
     target: &Target,
     tally: &mut Tally<'_>,
-) -> Result<Arc<Release>, Response<Body>> {
+) -> Result<Arc<Release>, RequestFailure> {
     let (model, version) = split(target);
-    match state.registry.pin(model, version) {
+    let pinned = state.registry.pin(model, version);
+    match &pinned {
         Ok(release) => {
-            tally.pinned(&release);
+            tally.pinned(release);
             tally.infers();
-            Ok(release)
         }
-        Err(failure) => {
-            tally.failed(&failure);
-            Err(answer::closing(answer::failure(&failure)))
-        }
+        Err(failure) => tally.failed(failure),
     }
+    pinned
 }
 
 /// Makes an answer of what became of a request, and counts a failure that nobody has counted.

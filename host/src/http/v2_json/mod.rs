@@ -75,9 +75,9 @@ pub enum Encoding {
     Binary,
 }
 
-impl Encoding {
+impl From<bool> for Encoding {
     /// What a parameter such as `binary_data` asks for.
-    fn of_flag(is_binary: bool) -> Self {
+    fn from(is_binary: bool) -> Self {
         if is_binary { Self::Binary } else { Self::Json }
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn read_output(reader: &mut Reader<'_>, place: Place) -> Result<Reque
     }
     Ok(RequestedOutput {
         name: name.into_owned(),
-        encoding: Encoding::of_flag(binary.unwrap_or(false)),
+        encoding: binary.map(Encoding::from).unwrap_or_default(),
         classes: classes.and_then(NonZeroU64::new),
     })
 }

@@ -57,7 +57,7 @@ impl Parameters {
             return Err(Fault::malformed(format!("a request has at most {PARAMETERS_MAX} parameters")));
         }
         if key == "binary_data_output" {
-            let encoding = boolean_of(reader, key, place).map(Encoding::of_flag);
+            let encoding = boolean_of(reader, key, place).map(Encoding::from);
             return once(&mut self.encoding, key, place, encoding);
         }
         self.list.push((key.to_owned(), read_value(reader, key, place)?));

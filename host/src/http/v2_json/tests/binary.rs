@@ -22,7 +22,8 @@ fn input(name: &str, data_type: &str, shape: &str, size: usize) -> String {
     )
 }
 
-fn raw(spec: TensorSpec, has_batch_dimension: bool, body: &[u8]) -> Result<Tensor, V2Error> {
+/// The input that a body alone becomes, with a batch dimension or without.
+fn raw((spec, has_batch_dimension): (TensorSpec, bool), body: &[u8]) -> Result<Tensor, V2Error> {
     let signature = Signature { inputs: vec![spec], outputs: Vec::new() };
     let body = InferBody::split(Bytes::copy_from_slice(body), Some("0"))?;
     let context = InferContext { has_batch_dimension, ..context(&signature) };
@@ -147,12 +148,12 @@ fn a_body_alone_is_the_models_single_input() {
         (&[2, 3], false, &[2, 3]),
         (&[-1, 2], false, &[3, 2]),
     ] {
-        let tensor = raw(spec(DataType::Fp32, shape), has_batch_dimension, &floats).expect("fits");
+        let tensor = raw((spec(DataType::Fp32, shape), has_batch_dimension), &floats).expect("fits");
         assert_eq!((tensor.shape(), tensor.data().len()), (expected, 24), "{shape:?}");
     }
-    let tensor = raw(spec(DataType::Bytes, &[-1, 1]), true, b"a\0\xff").expect("one string");
+    let tensor = raw((spec(DataType::Bytes, &[-1, 1]), true), b"a\0\xff").expect("one string");
     assert_eq!((tensor.shape(), &tensor.data()[..]), (&[1, 1][..], &b"\x03\0\0\0a\0\xff"[..]));
-    assert_eq!(raw(spec(DataType::Bytes, &[1]), false, b"").expect("an empty string").data(), &[0; 4][..]);
+    assert_eq!(raw((spec(DataType::Bytes, &[1]), false), b"").expect("an empty string").data(), &[0; 4][..]);
 }
 
 #[test]
@@ -177,7 +178,7 @@ fn bodies_alone_that_do_not_tell_their_shape() {
         ),
     ];
     for (spec, text) in cases {
-        assert_eq!(raw(spec, true, &[0; 10]).expect_err(text).text, text);
+        assert_eq!(raw((spec, true), &[0; 10]).expect_err(text).text, text);
     }
     let body = InferBody::split(Bytes::from_static(b"1234"), Some("0")).expect("all of it");
     assert_eq!(
