@@ -79,6 +79,11 @@ impl RepositoryApi {
         queue.unload(name).await.map_err(RequestFailure::from)
     }
 
+    /// The server is about to stop: load requests that wait are answered.
+    pub fn close(&self) {
+        self.requests.iter().for_each(ModelControlQueue::close);
+    }
+
     /// Whether load and unload requests about `model` are taken.
     ///
     /// # Errors
@@ -135,7 +140,7 @@ impl From<ControlError> for RequestFailure {
 impl From<OverridesError> for RequestFailure {
     fn from(error: OverridesError) -> Self {
         let code = match error {
-            OverridesError::Outside { .. } => ErrorCode::MalformedRequest,
+            OverridesError::Outside { .. } | OverridesError::Unusable { .. } => ErrorCode::MalformedRequest,
             OverridesError::Write { .. } => ErrorCode::Internal,
         };
         Self::new(code, error.to_string())

@@ -121,10 +121,11 @@ impl ServingState {
         self.leaving.store(true, Ordering::Release);
     }
 
-    /// From now on new requests are refused, too.
+    /// From now on new requests are refused, too, and load requests that wait are answered.
     pub fn start_stopping(&self) {
         self.start_leaving();
         self.stopping.store(true, Ordering::Release);
+        self.repository.close();
     }
 
     /// Whether readiness fails because the server is about to stop; for whoever writes answers.

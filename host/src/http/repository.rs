@@ -1,5 +1,6 @@
 //! The model repository extension: index, load and unload.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -68,8 +69,9 @@ fn finish(outcome: Result<(), RequestFailure>) -> Response<Body> {
 
 async fn load_model(state: &ServingState, model: &str, request: Request<Body>) -> Result<(), RequestFailure> {
     state.repository.check_target(model)?;
-    let RepositoryRequest { parameters, .. } = read(state, request).await?;
-    state.repository.load(model, load_parameters(&parameters)?).await
+    // What is waited with is what was decoded: the text of the request is gone by then.
+    let parameters = load_parameters(&read(state, request).await?.parameters)?;
+    state.repository.load(model, parameters).await
 }
 
 async fn unload_model(state: &ServingState, model: &str, request: Request<Body>) -> Result<(), RequestFailure> {
@@ -86,9 +88,11 @@ async fn read(state: &ServingState, request: Request<Body>) -> Result<Repository
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(RepositoryRequest::default());
     }
-    serde_json::from_slice(&body).map_err(|error| {
+    let malformed = |error: &dyn Display| {
         RequestFailure::new(ErrorCode::MalformedRequest, format!("failed to parse the request JSON buffer: {error}"))
-    })
+    };
+    let members: Map<String, Value> = serde_json::from_slice(&body).map_err(|error| malformed(&error))?;
+    serde_json::from_value(Value::Object(members)).map_err(|error| malformed(&error))
 }
 
 fn scope(request: &RepositoryRequest) -> Result<IndexScope, RequestFailure> {

@@ -135,15 +135,17 @@ pub fn assemble(job: &Job, workshop: &Workshop) -> JobResult {
         return not_whole;
     }
     let assembly = assembler.run();
-    if job.changed.iter().any(|unit| has_moved(job, *unit)) {
+    if has_moved(job) {
         return JobResult::Moved;
     }
     JobResult::Done(Box::new(assembly))
 }
 
-fn has_moved(job: &Job, unit: Unit) -> bool {
-    let Ok(mut now) = scan_model(&job.dir) else { return true };
-    now.units.remove(&unit).unwrap_or_default() != job.files.get(&unit).cloned().unwrap_or_default()
+/// Whether what was read is no longer what the files are.
+fn has_moved(job: &Job) -> bool {
+    let Ok(now) = scan_model(&job.dir) else { return true };
+    let none = Files::new();
+    job.changed.iter().any(|unit| now.units.get(unit).unwrap_or(&none) != job.files.get(unit).unwrap_or(&none))
 }
 
 struct Assembler<'a> {
@@ -212,7 +214,14 @@ impl<'a> Assembler<'a> {
         config: Option<Arc<DeclaredConfig>>,
         releases: BTreeMap<VersionNumber, Arc<Release>>,
     ) -> Assembly {
-        self.next.own.retain(|number, _| self.job.files.contains_key(&Unit::Version(*number)));
+        let job = self.job;
+        let is_there = |number| {
+            let unit = Unit::Version(number);
+            releases.contains_key(&number) || job.files.contains_key(&unit) || job.moving.contains(&unit)
+        };
+        self.next.own.retain(|number, _| is_there(*number));
+        // Nothing is wrong with a version that is not there.
+        self.problems.retain(|part, _| Unit::version_of(part).is_none_or(is_there));
         let name = self.job.name.clone();
         self.next.config.clone_from(&config);
         self.next.served = Some(Arc::new(ServedModel { name, config, releases, problems: self.problems }));

@@ -6,12 +6,12 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use model::ModelName;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::overrides::Overrides;
 use super::reconciler::Wake;
 
-/// Requests waiting for the reconciler.
+/// Requests that wait to be carried out, or while they are.
 pub const REQUESTS_WAITING_MAX: usize = 1_024;
 
 /// Why a request was not carried out. Texts are Triton's where Triton has one.
@@ -68,9 +68,20 @@ pub enum ControlRequest {
 }
 
 /// The way to the reconciler. Clones are the same one.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct ModelControlQueue {
     state: Arc<Mutex<QueueState>>,
+    /// One permit per request that waits for its answer.
+    places: Arc<Semaphore>,
+    /// Whether nothing is waited for any more.
+    closed: Arc<watch::Sender<bool>>,
+}
+
+impl Default for ModelControlQueue {
+    fn default() -> Self {
+        let places = Arc::new(Semaphore::new(REQUESTS_WAITING_MAX));
+        Self { state: Arc::default(), places, closed: Arc::new(watch::Sender::new(false)) }
+    }
 }
 
 #[derive(Default)]
@@ -102,9 +113,19 @@ impl ModelControlQueue {
         name: ModelName,
         request: impl FnOnce(ModelName, Answer) -> ControlRequest,
     ) -> Result<(), ControlError> {
+        let _place = self.places.try_acquire().map_err(|_| ControlError::Busy)?;
         let (answer, answered) = oneshot::channel();
         self.push(request(name.clone(), answer))?;
-        answered.await.unwrap_or(Err(ControlError::Overtaken { name }))
+        let mut closed = self.closed.subscribe();
+        tokio::select! {
+            answer = answered => answer.unwrap_or(Err(ControlError::Overtaken { name })),
+            _ = closed.wait_for(|closed| *closed) => Err(ControlError::Overtaken { name }),
+        }
+    }
+
+    /// The server is about to stop: whoever waits is told so now, and nobody waits from now on.
+    pub fn close(&self) {
+        self.closed.send_replace(true);
     }
 
     fn push(&self, request: ControlRequest) -> Result<(), ControlError> {
@@ -166,6 +187,37 @@ mod tests {
         tokio::task::yield_now().await;
         queue.detach();
         assert_eq!(unload.await.expect("no panic"), Err(ControlError::Overtaken { name: name() }));
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_server_that_stops() {
+        let queue = ModelControlQueue::default();
+        let asked = queue.clone();
+        let load = tokio::spawn(async move { asked.load(name(), None).await });
+        tokio::task::yield_now().await;
+        queue.close();
+        assert_eq!(load.await.expect("no panic"), Err(ControlError::Overtaken { name: name() }));
+        assert_eq!(queue.unload(name()).await, Err(ControlError::Overtaken { name: name() }));
+    }
+
+    #[tokio::test]
+    async fn requests_in_hand_are_bounded_as_those_in_the_queue() {
+        let queue = ModelControlQueue::default();
+        let asks = (0..REQUESTS_WAITING_MAX).map(|_| {
+            let queue = queue.clone();
+            tokio::spawn(async move { queue.load(name(), None).await })
+        });
+        let asks: Vec<_> = asks.collect();
+        let mut in_hand = VecDeque::new();
+        while in_hand.len() < REQUESTS_WAITING_MAX {
+            tokio::task::yield_now().await;
+            in_hand.append(&mut queue.take());
+        }
+        assert_eq!(queue.load(name(), None).await, Err(ControlError::Busy));
+        drop(in_hand);
+        for ask in asks {
+            assert_eq!(ask.await.expect("no panic"), Err(ControlError::Overtaken { name: name() }));
+        }
     }
 
     #[tokio::test]

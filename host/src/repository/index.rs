@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use model::ModelName;
 use serde::Serialize;
 
+use super::reconciler::FOLDER;
 use super::scan::{Unit, model_names};
 use crate::registry::{ModelMap, ServedModel};
 
@@ -74,9 +75,13 @@ fn line(name: &ModelName, version: Option<String>, state: IndexState, reason: Op
 /// Versions that serve, each with what should replace it and does not, then those that do not; where there are none of
 /// either, the model with all its problems.
 fn entries_of(model: &ServedModel) -> Vec<IndexEntry> {
-    let of_version = |part: &str| part.strip_prefix("version ").map(str::to_owned);
+    let of_version = |part: &str| Unit::version_of(part);
     let (versions, others): (Vec<_>, Vec<_>) = model.problems.iter().partition(|(part, _)| of_version(part).is_some());
-    let others: Vec<String> = others.into_iter().map(|(part, reason)| format!("{part}: {reason}")).collect();
+    let told = |(part, reason): (&String, &String)| match part.as_str() {
+        FOLDER => reason.clone(),
+        part => format!("{part}: {reason}"),
+    };
+    let others: Vec<String> = others.into_iter().map(told).collect();
     let mut entries = Vec::new();
     for number in model.releases.keys() {
         let own = model.problems.get(&Unit::Version(*number).to_string());
@@ -85,9 +90,9 @@ fn entries_of(model: &ServedModel) -> Vec<IndexEntry> {
         entries.push(line(&model.name, Some(number.to_string()), IndexState::Ready, reason));
     }
     for (part, reason) in versions {
-        let version = of_version(part).filter(|text| !model.releases.keys().any(|number| number.to_string() == *text));
+        let version = of_version(part).filter(|number| !model.releases.contains_key(number));
         if let Some(version) = version {
-            entries.push(line(&model.name, Some(version), IndexState::Unavailable, Some(reason.clone())));
+            entries.push(line(&model.name, Some(version.to_string()), IndexState::Unavailable, Some(reason.clone())));
         }
     }
     if entries.is_empty() {

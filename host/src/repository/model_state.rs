@@ -1,7 +1,7 @@
 //! What the reconciler knows of one model: how far each unit is on its way to rest, what is in force, and whether a job
 //! is out for it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,6 +34,16 @@ impl Following {
     }
 }
 
+/// A load request.
+pub(super) struct Order {
+    /// The model's folder, or the one that stands in for it.
+    pub dir: PathBuf,
+    /// What stands in for the model's files.
+    pub overrides: Option<Overrides>,
+    /// Whoever asked.
+    pub answer: Answer,
+}
+
 /// One model.
 pub(super) struct ModelState {
     /// Tells it from others that had its name before.
@@ -56,8 +66,12 @@ pub(super) struct ModelState {
     pub gone_since: Option<Moment>,
     /// What a load request put in place of its files.
     pub overrides: Option<Overrides>,
-    /// Load requests that wait for the next job.
+    /// Load requests for what `dir` and `overrides` are now; they wait for the next job.
     pub orders: Vec<Answer>,
+    /// Load requests that wait for those to be answered, in the order in which they came.
+    pub later: VecDeque<Order>,
+    /// `dir` and `overrides` as they were before the load request in hand.
+    before: Option<(PathBuf, Option<Overrides>)>,
 }
 
 impl ModelState {
@@ -76,6 +90,8 @@ impl ModelState {
             gone_since: None,
             overrides: None,
             orders: Vec::new(),
+            later: VecDeque::new(),
+            before: None,
         }
     }
 
@@ -84,16 +100,46 @@ impl ModelState {
         !self.orders.is_empty()
     }
 
-    /// Takes in a load request: whatever the model consists of is read again, from `dir`.
-    pub(super) fn order(&mut self, dir: PathBuf, overrides: Option<Overrides>, answer: Answer) {
-        // The configuration may have been, or may be, one without a file.
-        self.units
-            .entry(Unit::Config)
-            .or_insert_with(|| Settling::first_seen(Files::new(), Moment::ORIGIN))
-            .dealt_with();
-        self.units.values_mut().for_each(Settling::reread);
-        self.dir = dir;
-        self.overrides = overrides;
+    /// Whether a load request can be taken in hand.
+    pub(super) fn is_free(&self) -> bool {
+        !self.busy && !self.is_ordered()
+    }
+
+    /// Takes in a load request: now, where nothing is in hand or it asks for the same files as what waits; else when
+    /// those are answered, so that everyone hears what came of their own request.
+    pub(super) fn order(&mut self, order: Order, now: Moment) {
+        let asks_for_the_same =
+            !self.busy && self.later.is_empty() && self.overrides.is_none() && order.overrides.is_none();
+        if self.is_free() || asks_for_the_same {
+            self.begin(order, now);
+        } else {
+            self.later.push_back(order);
+        }
+    }
+
+    /// Takes the next load request in hand, with those after it that ask for the same files.
+    pub(super) fn next_order(&mut self, now: Moment) {
+        while self.is_free() || self.later.front().is_some_and(|next| next.overrides.is_none()) {
+            // Whoever has left is waited for no more, where somebody after them says what is to serve.
+            while self.later.len() > 1 && self.later.front().is_some_and(|order| order.answer.is_closed()) {
+                self.later.pop_front();
+            }
+            let Some(next) = self.later.pop_front() else { return };
+            let is_plain = next.overrides.is_none();
+            self.begin(next, now);
+            if !is_plain {
+                return;
+            }
+        }
+    }
+
+    /// From now on `dir` and `overrides` are what a load request asks for, and all of it is read again.
+    fn begin(&mut self, order: Order, now: Moment) {
+        self.reread();
+        self.units.values_mut().for_each(|settling| settling.ask(now));
+        let Order { dir, overrides, answer } = order;
+        let before = (std::mem::replace(&mut self.dir, dir), std::mem::replace(&mut self.overrides, overrides));
+        self.before.get_or_insert(before);
         self.orders.push(answer);
     }
 
@@ -113,10 +159,20 @@ impl ModelState {
         self.overrides.as_ref().is_some_and(|overrides| overrides.dir().is_some())
     }
 
-    /// Answers everyone who waits.
+    /// Answers the load request in hand. Where it failed, what served before serves on, from the folder it came from.
     pub(super) fn answer(&mut self, result: &Result<(), ControlError>) {
+        let before = self.before.take();
+        if let Some((dir, overrides)) = before.filter(|_| result.is_err() && self.serves()) {
+            (self.dir, self.overrides) = (dir, overrides);
+            self.restless.clear();
+        }
         // Whoever does not wait any more needs no answer.
         self.orders.drain(..).for_each(|order| drop(order.send(result.clone())));
+    }
+
+    /// Whether some version of it serves.
+    pub(super) fn serves(&self) -> bool {
+        self.basis.served.as_ref().is_some_and(|served| !served.releases.is_empty())
     }
 
     /// A job for what is at rest: everything while no configuration is in force, since nothing has been read then, or

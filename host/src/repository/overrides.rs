@@ -9,6 +9,8 @@ use std::sync::Arc;
 use model::ModelName;
 use tempfile::TempDir;
 
+use super::scan::{DEPTH_MAX, FILES_PER_MODEL_MAX};
+
 /// Where such folders live.
 #[derive(Clone, Debug)]
 pub struct OverridesFolder(PathBuf);
@@ -38,6 +40,14 @@ pub enum OverridesError {
     Outside {
         /// The path.
         path: String,
+    },
+    /// There are too many, or one lies too deep.
+    #[error("the files of model '{model}' cannot be kept: {reason}")]
+    Unusable {
+        /// The model.
+        model: ModelName,
+        /// What is wrong.
+        reason: String,
     },
     /// The disk refuses them.
     #[error("writing the files of model '{model}' below {}: {error}; make room there, or set --state-dir", dir.display())]
@@ -76,7 +86,18 @@ impl OverridesFolder {
         if let Some((path, _)) = files.iter().find(|(path, _)| !stays_inside(path)) {
             return Err(OverridesError::Outside { path: path.clone() });
         }
-        let failed = |error| OverridesError::Write { model: model.clone(), dir: self.0.clone(), error };
+        let unusable = |reason| OverridesError::Unusable { model: model.clone(), reason };
+        if let Some(reason) = never_read(files) {
+            return Err(unusable(reason));
+        }
+        let failed = |error: io::Error| match error.kind() {
+            // Two paths of which one is a folder of the other, or a name that no disk takes.
+            io::ErrorKind::AlreadyExists
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::IsADirectory
+            | io::ErrorKind::InvalidFilename => unusable(error.to_string()),
+            _ => OverridesError::Write { model: model.clone(), dir: self.0.clone(), error },
+        };
         let folder = self.make(files).map_err(failed)?;
         Ok(Arc::new(folder))
     }
@@ -91,6 +112,17 @@ impl OverridesFolder {
         }
         Ok(folder)
     }
+}
+
+/// Why files would be written and never be read: a model's folder has bounds.
+fn never_read(files: &[(String, Vec<u8>)]) -> Option<String> {
+    if files.len() > FILES_PER_MODEL_MAX {
+        return Some(format!("a model has {FILES_PER_MODEL_MAX} files at most, not {}", files.len()));
+    }
+    let is_deep = |path: &&String| Path::new(path).components().count() > DEPTH_MAX;
+    let deep = files.iter().map(|(path, _)| path).find(is_deep)?;
+    let start: String = deep.chars().take(80).collect();
+    Some(format!("'{start}' is nested deeper than {DEPTH_MAX} folders"))
 }
 
 /// Whether a path names a file below the folder it is relative to.
@@ -116,6 +148,26 @@ mod tests {
         let path = other.path().to_path_buf();
         drop(other);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_would_never_be_read_is_not_written() {
+        let state = tempfile::tempdir().expect("a folder");
+        let folders = OverridesFolder::new(state.path());
+        let write = |paths: &[String]| {
+            let files: Vec<_> = paths.iter().map(|path| (path.clone(), Vec::new())).collect();
+            folders.write(&ModelName::new("m").expect("a name"), &files).map_err(|error| error.to_string())
+        };
+        let refused = |paths: &[String], expected: &str| {
+            let text = write(paths).expect_err("refused");
+            assert!(text.starts_with("the files of model 'm' cannot be kept: ") && text.contains(expected), "{text}");
+        };
+        refused(&["d/".repeat(DEPTH_MAX) + "f"], "nested deeper than 8 folders");
+        refused(&["1".to_owned(), "1/model.onnx".to_owned()], "");
+        refused(&["f".repeat(300)], "");
+        let many: Vec<String> = (0..=FILES_PER_MODEL_MAX).map(|number| number.to_string()).collect();
+        refused(&many, "20000 files at most, not 20001");
+        write(&["d/".repeat(DEPTH_MAX - 1) + "f"]).expect("written");
     }
 
     #[test]

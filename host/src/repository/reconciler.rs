@@ -31,7 +31,7 @@ use crate::registry::ModelRegistry;
 use crate::settings::{ModelControl, Rescan, StartupModels};
 
 /// The part of a model that a problem of its whole folder is recorded under.
-const FOLDER: &str = "folder";
+pub(super) const FOLDER: &str = "folder";
 
 /// What wakes the reconciler.
 pub enum Wake {
@@ -147,6 +147,8 @@ struct Loop {
     /// Models that were asked for by name.
     wanted: BTreeSet<ModelName>,
     waiting: BTreeMap<ModelName, Moment>,
+    /// Models with load requests that wait for others.
+    queued: BTreeSet<ModelName>,
     unlistable: BTreeSet<PathBuf>,
     skipped: BTreeMap<PathBuf, String>,
     next_scan: Moment,
@@ -174,6 +176,7 @@ impl Loop {
             incarnations: 0,
             wanted,
             waiting: BTreeMap::new(),
+            queued: BTreeSet::new(),
             unlistable: BTreeSet::new(),
             skipped: BTreeMap::new(),
             next_scan: Moment::ORIGIN,
@@ -216,6 +219,9 @@ impl Loop {
     }
 
     fn sleep_time(&self) -> Duration {
+        if self.queued.iter().any(|name| self.models.get(name).is_none_or(ModelState::is_free)) {
+            return Duration::ZERO;
+        }
         let next = self.waiting.values().copied().chain([self.next_scan]).min();
         next.map_or(self.parts.rescan.interval, |at| at.since(self.now()))
     }

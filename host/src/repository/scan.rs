@@ -19,7 +19,7 @@ use super::problem::read_text;
 /// Files looked at per model; more are reported and the model is left alone.
 pub const FILES_PER_MODEL_MAX: usize = 20_000;
 /// Folders inside folders.
-const DEPTH_MAX: usize = 8;
+pub(super) const DEPTH_MAX: usize = 8;
 
 /// What changes when a file's content may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,14 @@ pub enum Unit {
     Plugin,
     /// A version folder with all it holds.
     Version(VersionNumber),
+}
+
+impl Unit {
+    /// The version that a part of a model's problems is about, where it is about one.
+    #[must_use]
+    pub fn version_of(part: &str) -> Option<VersionNumber> {
+        VersionNumber::new(part.strip_prefix("version ")?.parse().ok()?)
+    }
 }
 
 impl fmt::Display for Unit {

@@ -45,14 +45,22 @@ enum Phase {
         since: Moment,
         last_change: Moment,
         reported: bool,
+        /// Whether the files were read as they are, and found not to be whole.
+        cut_short: bool,
     },
+}
+
+impl Phase {
+    fn moving(now: Moment) -> Self {
+        Self::Moving { since: now, last_change: now, reported: false, cut_short: false }
+    }
 }
 
 impl Settling {
     /// A unit first seen at `now`: it has to come to rest like any other.
     #[must_use]
     pub fn first_seen(files: Files, now: Moment) -> Self {
-        Self { seen: files, phase: Phase::Moving { since: now, last_change: now, reported: false } }
+        Self { seen: files, phase: Phase::moving(now) }
     }
 
     /// The files last seen.
@@ -72,20 +80,23 @@ impl Settling {
         if files != self.seen {
             self.seen = files;
             self.phase = match self.phase {
-                Phase::Settled | Phase::Rested => Phase::Moving { since: now, last_change: now, reported: false },
-                Phase::Moving { since, reported, .. } => Phase::Moving { since, last_change: now, reported },
+                Phase::Settled | Phase::Rested => Phase::moving(now),
+                Phase::Moving { since, reported, .. } => {
+                    Phase::Moving { since, last_change: now, reported, cut_short: false }
+                }
             };
         }
-        let (since, last_change, reported) = match &mut self.phase {
+        let (since, last_change, reported, cut_short) = match &mut self.phase {
             Phase::Settled => return Observation::Settled,
             Phase::Rested => return Observation::AtRest,
-            Phase::Moving { since, last_change, reported } => (since, last_change, reported),
+            Phase::Moving { since, last_change, reported, cut_short } => (since, last_change, reported, *cut_short),
         };
         let rest_at = last_change.after(policy.settle);
         if now >= rest_at {
             return Observation::AtRest;
         }
-        if !*reported && now.since(*since) >= policy.cap {
+        // Files that are cut short do not move: whoever reads them next says what is wrong with them.
+        if !*reported && !cut_short && now.since(*since) >= policy.cap {
             *reported = true;
             return Observation::StillChanging;
         }
@@ -100,10 +111,12 @@ impl Settling {
     /// The files at rest are not whole yet: they count as moving. Says whether the cap is reached for the first time.
     pub fn not_whole(&mut self, now: Moment, policy: SettlePolicy) -> Observation {
         if !matches!(self.phase, Phase::Moving { .. }) {
-            self.phase = Phase::Moving { since: now, last_change: now, reported: false };
+            self.phase = Phase::moving(now);
         }
-        let Phase::Moving { since, last_change, reported } = &mut self.phase else { return Observation::Settled };
-        *last_change = now;
+        let Phase::Moving { since, last_change, reported, cut_short } = &mut self.phase else {
+            return Observation::Settled;
+        };
+        (*last_change, *cut_short) = (now, true);
         if !*reported && now.since(*since) >= policy.cap {
             *reported = true;
             return Observation::StillChanging;
@@ -121,6 +134,14 @@ impl Settling {
     pub fn reread(&mut self) {
         if self.is_settled() {
             self.phase = Phase::Rested;
+        }
+    }
+
+    /// Somebody asks for the files from `now` on: what was reported to others is reported again.
+    pub fn ask(&mut self, now: Moment) {
+        self.reread();
+        if let Phase::Moving { since, reported, .. } = &mut self.phase {
+            (*since, *reported) = (now, false);
         }
     }
 }
@@ -183,6 +204,26 @@ mod tests {
         assert_eq!(unit.observe(part, at(11_000), POLICY), Observation::AtRest);
         assert_eq!(unit.not_whole(at(11_000), POLICY), Observation::Wait(at(11_500)));
         assert_eq!(unit.observe(files(2), at(11_100), POLICY), Observation::Wait(at(11_600)));
+    }
+
+    #[test]
+    fn a_file_that_is_cut_short_never_counts_as_one_that_changes() {
+        let part = files(1);
+        let mut unit = Settling::first_seen(part.clone(), at(0));
+        assert_eq!(unit.observe(part.clone(), at(9_900), POLICY), Observation::AtRest);
+        assert_eq!(unit.not_whole(at(9_900), POLICY), Observation::Wait(at(10_400)));
+        assert_eq!(unit.observe(part, at(10_100), POLICY), Observation::Wait(at(10_400)));
+    }
+
+    #[test]
+    fn whoever_asks_hears_of_restlessness_although_others_did() {
+        let versions = [files(1), files(2)];
+        let mut unit = Settling::first_seen(versions[0].clone(), at(0));
+        assert_eq!(unit.observe(versions[1].clone(), at(10_000), POLICY), Observation::StillChanging);
+        assert_eq!(unit.observe(versions[0].clone(), at(10_100), POLICY), Observation::Wait(at(10_600)));
+        unit.ask(at(10_200));
+        assert_eq!(unit.observe(versions[1].clone(), at(20_100), POLICY), Observation::Wait(at(20_600)));
+        assert_eq!(unit.observe(versions[0].clone(), at(20_200), POLICY), Observation::StillChanging);
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod bad_input;
 mod batches;
 mod check;
 mod external_data;
+mod failed_loads;
 mod grpc;
 mod history;
 mod hostile;

@@ -44,7 +44,7 @@ impl Assembler<'_> {
     }
 
     /// The pieces of a refused version are not in force.
-    fn restore_pieces(&mut self, number: VersionNumber) {
+    pub(super) fn restore_pieces(&mut self, number: VersionNumber) {
         match self.job.basis.own.get(&number) {
             Some(pieces) => drop(self.next.own.insert(number, Arc::clone(pieces))),
             None => drop(self.next.own.remove(&number)),

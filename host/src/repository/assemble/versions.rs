@@ -1,6 +1,7 @@
 //! Versions: what the policy asks for, loaded where it is not loaded already.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -84,11 +85,13 @@ impl Assembler<'_> {
         any
     }
 
-    /// What serves now stays where something that should replace it does not serve.
-    fn keep_served(&self, ready: &mut BTreeMap<VersionNumber, Ready>) {
+    /// What serves now stays, its plugin included, where something that should replace it does not serve.
+    fn keep_served(&mut self, ready: &mut BTreeMap<VersionNumber, Ready>) {
         for (number, release) in self.job.basis.served.iter().flat_map(|served| &served.releases) {
-            let version = || Ready { version: Arc::clone(&release.version), origin: Origin::Kept };
-            ready.entry(*number).or_insert_with(version);
+            if let Entry::Vacant(place) = ready.entry(*number) {
+                place.insert(Ready { version: Arc::clone(&release.version), origin: Origin::Kept });
+                self.restore_pieces(*number);
+            }
         }
     }
 

@@ -12,6 +12,9 @@ use crate::settings::{ModelControl, StartupModels};
 /// Why a folder is no model.
 const NO_MODEL: &str = "it has neither a config.pbtxt, nor a version folder, nor a plugin";
 
+/// Why nobody can tell which folder is meant. The text is Triton's.
+pub(super) const DUPLICATE: &str = "model appears in two or more repositories";
+
 /// What the repositories hold of one name.
 #[derive(Default)]
 struct Found {
@@ -102,10 +105,7 @@ impl Loop {
             return;
         }
         if let [first, _, ..] = &found.folders[..] {
-            let places: Vec<_> = found.folders.iter().map(|dir| dir.display().to_string()).collect();
-            let reason =
-                format!("model appears in two or more repositories: {}; remove all but one", places.join(", "));
-            return self.observe_unreadable(name, first, &reason);
+            return self.observe_unreadable(name, first, DUPLICATE);
         }
         match (&found.readable, &found.reason) {
             (Some(files), _) if files.units.is_empty() && !self.models.contains_key(name) => {

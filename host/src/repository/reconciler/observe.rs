@@ -106,17 +106,17 @@ impl Loop {
     }
 
     /// Files of a unit have not come to rest, or not become whole, for the cap: the one record of it. A model that has
-    /// nothing else to show is known by the reason at once.
+    /// nothing else to show is known by the reason at once. Whoever waits for the model hears it.
     pub(super) fn note_restless(&mut self, name: &ModelName, unit: Unit, reason: &str) {
         let Some(state) = self.models.get_mut(name) else { return };
         state.tried = true;
         state.restless.insert(unit, reason.to_owned());
         let refusal = ControlError::Refused { name: name.clone(), reason: format!("{unit}: {reason};") };
         state.answer(&Err(refusal));
-        if state.basis.served.is_none() {
-            let problems = state.restless.iter().map(|(unit, reason)| (unit.to_string(), reason.clone())).collect();
-            self.parts.registry.publish(Arc::new(ServedModel { problems, ..ServedModel::empty(name.clone()) }));
-        }
+        let mut served = state.basis.served.as_deref().cloned().unwrap_or_else(|| ServedModel::empty(name.clone()));
+        served.problems.extend(state.restless.iter().map(|(unit, reason)| (unit.to_string(), reason.clone())));
+        served.problems.insert(unit.to_string(), reason.to_owned());
+        self.publish_problems(name, served);
         report_restless(name, unit, &self.parts.workshop, reason);
     }
 
@@ -132,7 +132,7 @@ impl Loop {
         state.unreadable = Some(reason.to_owned());
         self.parts.workshop.metrics.swap(name, SwapOutcome::FailedToBuild);
         tracing::error!(
-            model = %name, part = FOLDER, outcome = SwapOutcome::FailedToBuild.as_str(), reason,
+            model = %name, part = FOLDER, outcome = SwapOutcome::FailedToBuild.as_str(), reason, folders = ?self.folders_of(name),
             "the model's folder cannot be read; what served before serves on"
         );
         self.publish_problem(name, Some(reason));
@@ -152,9 +152,14 @@ impl Loop {
             Some(reason) => drop(served.problems.insert(FOLDER.to_owned(), reason.to_owned())),
             None => drop(served.problems.remove(FOLDER)),
         }
+        self.publish_problems(name, served);
+    }
+
+    /// Publishes what serves with other problems than before.
+    fn publish_problems(&mut self, name: &ModelName, served: ServedModel) {
         let served = Arc::new(served);
-        if state.basis.served.is_some() {
-            state.basis.served = Some(Arc::clone(&served));
+        if let Some(in_force) = self.models.get_mut(name).and_then(|state| state.basis.served.as_mut()) {
+            *in_force = Arc::clone(&served);
         }
         self.parts.registry.publish(served);
     }

@@ -7,7 +7,7 @@ use model::ModelName;
 
 use super::{JobDone, Loop};
 use crate::registry::ServedModel;
-use crate::repository::assemble::{Assembly, Job, JobResult, SwapRecord};
+use crate::repository::assemble::{Assembly, Basis, Job, JobResult, SwapRecord};
 use crate::repository::content::PluginContent;
 use crate::repository::control::ControlError;
 use crate::repository::history::GenerationRecord;
@@ -20,8 +20,7 @@ impl Loop {
         let JobDone { job: Job { name, incarnation, changed, files, orders, .. }, result } = done;
         let Some(state) = self.models.get_mut(&name).filter(|state| state.incarnation == incarnation) else { return };
         state.busy = false;
-        let answered = orders.len();
-        state.orders.splice(0..0, orders);
+        state.orders = orders;
         match result {
             JobResult::Done(assembly) => {
                 for unit in &changed {
@@ -29,20 +28,20 @@ impl Loop {
                 }
                 state.tried = true;
                 let outcome = outcome(&name, &assembly);
-                // Requests that came while the job ran ask for what came after it.
-                let later = state.orders.split_off(answered);
-                self.publish(&name, *assembly);
+                let assembly = if outcome.is_err() && state.is_ordered() {
+                    nothing_of(*assembly, &state.basis)
+                } else {
+                    *assembly
+                };
+                self.publish(&name, assembly);
                 if let Some(state) = self.models.get_mut(&name) {
                     state.answer(&outcome);
-                    state.orders = later;
-                    if state.is_ordered() {
-                        state.reread();
-                    }
                 }
             }
             JobResult::NotWhole(unit, reason) => {
                 let observation = state.units.get_mut(&unit).map(|settling| settling.not_whole(now, policy));
-                if observation == Some(Observation::StillChanging) {
+                // Files at rest that somebody asks for are what they are: nobody waits for them to become whole.
+                if state.is_ordered() || observation == Some(Observation::StillChanging) {
                     self.note_restless(&name, unit, &reason);
                 }
             }
@@ -143,6 +142,18 @@ impl Loop {
             }
         }
     }
+}
+
+/// A load request is carried out whole or not at all: of one that failed, only what is wrong is published, beside what
+/// serves. Where nothing serves, whatever of it can serve is better than nothing.
+fn nothing_of(assembly: Assembly, in_force: &Basis) -> Assembly {
+    let serves = |served: &&Arc<ServedModel>| !served.releases.is_empty();
+    let Some(served) = in_force.served.as_ref().filter(serves) else { return assembly };
+    let problems = assembly.basis.served.as_ref().map(|served| served.problems.clone()).unwrap_or_default();
+    let served = ServedModel { problems, ..(**served).clone() };
+    let basis = Basis { served: Some(Arc::new(served)), refused: assembly.basis.refused, ..in_force.clone() };
+    let records = assembly.records.into_iter().filter(|record| record.reason.is_some()).collect();
+    Assembly { basis, records, save: None }
 }
 
 /// What a load request hears: every reason why something of the model does not serve as it should.

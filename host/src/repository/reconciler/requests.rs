@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use model::ModelName;
 
 use super::Loop;
-use crate::repository::control::{Answer, ControlError, ControlRequest};
+use super::discover::DUPLICATE;
+use crate::repository::control::{Answer, ControlError, ControlRequest, REQUESTS_WAITING_MAX};
+use crate::repository::model_state::Order;
 use crate::repository::overrides::Overrides;
 
 impl Loop {
@@ -20,6 +22,22 @@ impl Loop {
                 }
             }
         }
+        self.take_queued();
+    }
+
+    /// Takes load requests in hand that waited for others of the same model.
+    fn take_queued(&mut self) {
+        let now = self.now();
+        for name in std::mem::take(&mut self.queued) {
+            let Some(state) = self.models.get_mut(&name) else { continue };
+            if state.is_free() {
+                state.next_order(now);
+                self.scan_one(&name, now);
+            }
+            if self.models.get(&name).is_some_and(|state| !state.later.is_empty()) {
+                self.queued.insert(name);
+            }
+        }
     }
 
     /// Has a model read again, whatever has changed, and answers when it is known what came of it.
@@ -32,8 +50,18 @@ impl Loop {
             }
         };
         self.wanted.insert(name.clone());
-        self.state_of(name, &dir).order(dir, overrides, answer);
-        self.scan_one(name, self.now());
+        let now = self.now();
+        let state = self.state_of(name, &dir);
+        if state.later.len() >= REQUESTS_WAITING_MAX {
+            let _ = answer.send(Err(ControlError::Busy));
+            return;
+        }
+        state.order(Order { dir, overrides, answer }, now);
+        if state.later.is_empty() {
+            self.scan_one(name, now);
+        } else {
+            self.queued.insert(name.clone());
+        }
     }
 
     fn folder_to_load(&self, name: &ModelName, overrides: Option<&Overrides>) -> Result<PathBuf, String> {
@@ -44,7 +72,7 @@ impl Loop {
         match &folders[..] {
             [] => Err(self.nowhere(name)),
             [dir] => Ok(dir.clone()),
-            _ => Err("model appears in two or more repositories; remove all but one".to_owned()),
+            _ => Err(DUPLICATE.to_owned()),
         }
     }
 
