@@ -132,6 +132,26 @@ async fn restricted_requests_bring_their_header() -> Result<()> {
 }
 
 #[tokio::test]
+async fn an_escaped_colon_does_not_lead_around_a_restriction() -> Result<()> {
+    let repository = repository()?;
+    let options = ServerOptions::new(&repository).flag("--http-restricted-api", "inference:X-Key=secret");
+    let server = options.start().await?;
+    for path in [
+        "/v1/models/sum:predict",
+        "/v1/models/sum%3Apredict",
+        "/v1/models/sum%3apredict",
+        "/v1/models/sum/versions/1%3Apredict",
+        "/v2/models/sum/infer",
+    ] {
+        server.client().post(path, "{}").await?.expect_failure(403, "restricted").context(path)?;
+    }
+    // The router takes only the verb as it is written.
+    server.client().post("/v2/models/sum/%69nfer", "{}").await?.expect(404)?;
+    server.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn log_lines_are_tritons_where_they_are_to_be() -> Result<()> {
     let repository = repository()?;
     let folder = tempfile::tempdir()?;
