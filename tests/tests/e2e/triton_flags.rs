@@ -209,7 +209,8 @@ async fn an_instance_that_needs_more_than_there_is_does_not_load() -> Result<()>
     let server = options.clone().flag("--rate-limit-resource", "R:1").start().await?;
     let infer = r#"{"inputs": [{"name": "INPUT0", "shape": [1], "datatype": "INT32", "data": [7]}]}"#;
     server.client().post("/v2/models/modest/infer", infer).await?.expect(200)?;
-    let text = server.client().post("/v2/models/greedy/infer", infer).await?.expect_failure(503, "model_not_ready")?;
+    let text =
+        server.client().post("/v2/models/greedy/infer", infer).await?.expect_failure(404, "no_available_version")?;
     ensure!(text.contains("resource 'R' is limited to 1 and an instance needs 2"), "{text}");
     server.stop().await?;
     // Without a limit there is as much as the neediest instance needs.
