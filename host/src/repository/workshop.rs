@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batching::{BatchHandle, BatcherSpec, RateLimiter, RateLimits};
-use model::{LoadError, LoadRequest, LoadedModel, ModelConfig, ModelLoader, ModelName, VersionNumber};
+use model::{AutoComplete, LoadError, LoadRequest, LoadedModel, ModelConfig, ModelLoader, ModelName, VersionNumber};
 use plugin::{CompileError, Plugin, PluginSpec, SandboxRuntime};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -141,13 +141,23 @@ impl Workshop {
         self.sandbox.config().component_bytes_max as u64
     }
 
-    /// Reads a model's configuration; Triton's defaults where the folder has none. Warnings are logged.
+    /// Reads a model's configuration; Triton's defaults where the folder has none and the model file may complete them.
+    /// Warnings are logged.
     ///
     /// # Errors
     /// Every problem of the file.
     pub fn read_config(&self, name: &ModelName, dir: &Path) -> Result<DeclaredConfig, Vec<Problem>> {
         let file = self.config_choice.file(dir);
-        let Some(text) = read_text(&file)? else { return Ok(DeclaredConfig::undeclared(name, &self.defaults)) };
+        let Some(text) = read_text(&file)? else {
+            if self.defaults.auto_complete == AutoComplete::Off {
+                let message = "it is not there, and nothing is taken from the model file";
+                return Err(vec![
+                    Problem::of_file(&file, message)
+                        .with_fix("write it, with every input and output, or leave --disable-auto-complete-config out"),
+                ]);
+            }
+            return Ok(DeclaredConfig::undeclared(name, &self.defaults));
+        };
         let context = ConfigContext { model: name, dir, defaults: &self.defaults };
         let (config, warnings) = parse_model_config(&file, &text, &context)?;
         for warning in warnings {
