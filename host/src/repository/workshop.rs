@@ -348,8 +348,12 @@ impl Workshop {
     }
 }
 
-/// The model's file of a version.
+/// The model's file where a version has a folder in its place, with the weights beside it.
+pub const MODEL_IN_FOLDER: &str = "model.onnx";
+
+/// The model's file of a version, or the one in the folder that stands in its place, as Triton takes either.
 #[must_use]
 pub fn version_file(config: &ModelConfig, dir: &Path, number: VersionNumber) -> PathBuf {
-    dir.join(number.to_string()).join(&config.model_filename)
+    let file = dir.join(number.to_string()).join(&config.model_filename);
+    if file.is_dir() { file.join(MODEL_IN_FOLDER) } else { file }
 }

@@ -11,7 +11,7 @@ use crate::registry::{LoadedVersion, Release};
 use crate::repository::content::version_digest;
 use crate::repository::declared_config::DeclaredConfig;
 use crate::repository::scan::Unit;
-use crate::repository::workshop::version_file;
+use crate::repository::workshop::{MODEL_IN_FOLDER, version_file};
 
 /// A version ready to serve, and how it comes to be.
 pub(super) struct Ready {
@@ -105,7 +105,8 @@ impl Assembler<'_> {
         let mut present = Vec::new();
         for (number, files) in self.job.files.iter().filter_map(|(unit, files)| Some((version_number(unit)?, files))) {
             let file = Path::new(&number.to_string()).join(&config.model_filename);
-            if files.contains_key(&file) || !config.backend.has_file() {
+            let is_there = files.contains_key(&file) || files.contains_key(&file.join(MODEL_IN_FOLDER));
+            if is_there || !config.backend.has_file() {
                 present.push(number);
                 continue;
             }
