@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use model::{ModelConfig, VersionNumber};
+use model::{ModelConfig, VersionNumber, VersionPolicy};
 
 use super::{Assembler, Refusal};
 use crate::registry::{LoadedVersion, Release};
@@ -41,6 +41,7 @@ impl Assembler<'_> {
     pub(super) fn versions(&mut self, config: &Arc<DeclaredConfig>) -> BTreeMap<VersionNumber, Ready> {
         let present = self.present(&config.model);
         let desired = config.model.version_policy.choose(&present);
+        self.report_folders(&config.model.version_policy, &desired);
         let is_coming = self.job.moving.iter().any(|unit| matches!(unit, Unit::Version(_)));
         if desired.is_empty() && (self.note_restless_versions() || is_coming) {
             self.lacks_versions = true;
@@ -73,6 +74,18 @@ impl Assembler<'_> {
             self.keep_served(&mut ready);
         }
         ready
+    }
+
+    /// Tells the log of versions that the policy names and nobody has, and of folders that look like versions and are none.
+    fn report_folders(&self, policy: &VersionPolicy, desired: &[VersionNumber]) {
+        if let VersionPolicy::Specific(named) = policy {
+            for version in named.iter().filter(|number| !desired.contains(number)) {
+                tracing::error!(model = %self.job.name, %version, "the version policy names a version that is not there");
+            }
+        }
+        for folder in folders_with_leading_zero(&self.job.dir) {
+            tracing::warn!(model = %self.job.name, folder, "ignored: a version's folder has no leading zero");
+        }
     }
 
     /// Versions whose files do not come to rest are why there is none; says whether there are such.
@@ -174,4 +187,11 @@ fn version_number(unit: &Unit) -> Option<VersionNumber> {
         Unit::Version(number) => Some(*number),
         _ => None,
     }
+}
+
+/// Folders named as a number with zeros before it, which Triton ignores.
+fn folders_with_leading_zero(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let names = entries.filter(|entry| entry.path().is_dir()).filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.starts_with('0') && name.bytes().all(|byte| byte.is_ascii_digit())).collect()
 }
