@@ -17,6 +17,7 @@ use crate::logging;
 use crate::settings::{ServeArgs, Settings, SettingsError};
 
 #[derive(Parser)]
+#[command(args_override_self = true)]
 #[command(name = "airlock", version, about = "Serves ONNX models with sandboxed, hot-swapped pre- and postprocessing")]
 struct Cli {
     #[command(subcommand)]

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use batching::{BatchHandle, StartError};
@@ -18,6 +19,7 @@ use crate::generation::PluginGeneration;
 use crate::janitor::{Chore, ChoreSender};
 use crate::metrics::VersionMetrics;
 use crate::repository::declared_config::{DeclaredConfig, Labels};
+use crate::repository::scan::Unit;
 
 /// The served models, readable without a lock.
 #[derive(Default)]
@@ -329,12 +331,15 @@ impl ModelMap {
     /// Finds a model.
     ///
     /// # Errors
-    /// Triton's text for an unknown name, and for one that was unloaded.
+    /// Triton's text for an unknown name, and for one that was unloaded or is loaded for the first time.
     pub fn model(&self, name: &str) -> Result<&Arc<ServedModel>, RequestFailure> {
         self.models.get(name).ok_or_else(|| {
-            let what = if self.unloaded.contains_key(name) { "has no available versions" } else { "is not found" };
-            let text = format!("Request for unknown model: '{name}' {what}");
-            RequestFailure::new(ErrorCode::ModelNotFound, text)
+            let is_known = self.unloaded.contains_key(name) || self.loading.contains(name);
+            let (code, what) = match is_known {
+                true => (ErrorCode::NoAvailableVersion, "has no available versions"),
+                false => (ErrorCode::ModelNotFound, "is not found"),
+            };
+            RequestFailure::new(code, format!("Request for unknown model: '{name}' {what}"))
         })
     }
 
@@ -371,8 +376,8 @@ impl ServedModel {
         match version {
             None => self.releases.values().next_back().ok_or_else(|| self.not_available()),
             Some(text) => {
-                let release = self.releases.get(&parse_version(text)?);
-                release.ok_or_else(|| unknown_version(self.name.as_str(), text))
+                let number = parse_version(text)?;
+                self.releases.get(&number).ok_or_else(|| self.not_served(number))
             }
         }
     }
@@ -382,7 +387,19 @@ impl ServedModel {
         for (part, problem) in &self.problems {
             text.push_str(&format!("; {part}: {problem}"));
         }
-        RequestFailure::new(ErrorCode::ModelNotReady, text)
+        RequestFailure::new(ErrorCode::NoAvailableVersion, text)
+    }
+
+    /// A version that is known and failed, or one that nobody knows.
+    fn not_served(&self, number: VersionNumber) -> RequestFailure {
+        let beginning = format!("Request for unknown model: '{}' version {number}", self.name);
+        match self.problems.get(&Unit::Version(number).to_string()) {
+            Some(problem) => {
+                let text = format!("{beginning} is not at ready state; {problem}");
+                RequestFailure::new(ErrorCode::ModelNotReady, text).retry_after(Duration::from_secs(1))
+            }
+            None => RequestFailure::new(ErrorCode::VersionNotFound, format!("{beginning} is not found")),
+        }
     }
 }
 
@@ -400,9 +417,4 @@ fn parse_version(text: &str) -> Result<VersionNumber, RequestFailure> {
             ),
         )
     })
-}
-
-fn unknown_version(model: &str, version: &str) -> RequestFailure {
-    let text = format!("Request for unknown model: '{model}' version {version} is not found");
-    RequestFailure::new(ErrorCode::VersionNotFound, text)
 }

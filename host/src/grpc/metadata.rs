@@ -29,7 +29,7 @@ pub(super) fn server(state: &ServingState) -> ServerMetadataResponse {
 pub(super) fn is_ready(state: &ServingState, request: &ModelReadyRequest) -> Result<bool, RequestFailure> {
     match state.registry.pin(&request.name, version_of(&request.version)) {
         Ok(_) => Ok(true),
-        Err(failure) if failure.code == ErrorCode::ModelNotReady => Ok(false),
+        Err(failure) if matches!(failure.code, ErrorCode::ModelNotReady | ErrorCode::NoAvailableVersion) => Ok(false),
         Err(failure) => Err(failure),
     }
 }

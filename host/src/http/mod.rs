@@ -54,6 +54,8 @@ pub fn router(state: Arc<ServingState>) -> Router {
         .route("/v2/repository/index", post(repository::index))
         .route("/v2/repository/models/{model}/load", post(repository::load))
         .route("/v2/repository/models/{model}/unload", post(repository::unload))
+        .route("/v2/repository/models//load", post(repository::load_nameless))
+        .route("/v2/repository/models//unload", post(repository::unload_nameless))
         .route("/v2/repository/{repository}/index", post(repository::named))
         .route("/v2/repository/{repository}/models/{model}/{verb}", post(repository::named))
         .route("/v1/models/{segment}", post(predict::predict))

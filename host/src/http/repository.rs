@@ -45,6 +45,16 @@ pub(super) async fn load(
     finish(load_model(&state, &model, request).await)
 }
 
+/// `POST /v2/repository/models//load`: no name is no captured part of a path, and Triton has a text for it.
+pub(super) async fn load_nameless(State(state): State<Arc<ServingState>>, request: Request<Body>) -> Response<Body> {
+    finish(load_model(&state, "", request).await)
+}
+
+/// `POST /v2/repository/models//unload`.
+pub(super) async fn unload_nameless(state: State<Arc<ServingState>>, request: Request<Body>) -> Response<Body> {
+    unload(state, Path(String::new()), request).await
+}
+
 /// `POST /v2/repository/models/{model}/unload`.
 pub(super) async fn unload(
     State(state): State<Arc<ServingState>>,

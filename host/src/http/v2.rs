@@ -1,6 +1,7 @@
 //! The Open Inference Protocol v2 as Triton speaks it: health and metadata.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -48,8 +49,10 @@ pub(super) async fn model_ready(State(state): State<Arc<ServingState>>, target: 
     match state.registry.pin(model, version) {
         Ok(release) => answer::with_version(answer::empty(StatusCode::OK), &release),
         Err(mut failure) => {
-            if failure.code == ErrorCode::ModelNotReady {
+            if matches!(failure.code, ErrorCode::ModelNotReady | ErrorCode::NoAvailableVersion) {
+                failure.code = ErrorCode::ModelNotReady;
                 failure.text = format!("Model version not ready: {}", failure.text);
+                failure.retry_after = Some(Duration::from_secs(1));
             }
             answer::failure(&failure)
         }

@@ -64,6 +64,7 @@ pub(super) fn build(
     config.max_batch_size = settings::max_batch_size(&root, &mut rules);
     config.inputs = tensors::read(&root, tensors::Side::Input, &mut rules);
     config.outputs = tensors::read(&root, tensors::Side::Output, &mut rules);
+    tensors::check_declared(&root, config, &mut rules);
     config.batching = scheduling::read(&root, config.max_batch_size, &mut rules);
     config.instance_groups = instances::read(&root, &mut rules);
     config.session.graph_optimization = settings::graph_optimization(&root, &mut rules);

@@ -87,6 +87,8 @@ pub fn parse_model_config(
     text: &str,
     context: &ConfigContext<'_>,
 ) -> Result<(DeclaredConfig, Vec<Problem>), Vec<Problem>> {
+    // Editors of Windows begin UTF-8 with a mark that says nothing.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.len() > CONFIG_BYTES_MAX {
         let message = format!("the file has {} bytes; it may have at most {CONFIG_BYTES_MAX}", text.len());
         return Err(vec![Problem::of_file(file, message)]);

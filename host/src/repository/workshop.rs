@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batching::{BatchHandle, BatcherSpec, RateLimiter, RateLimits};
-use model::{LoadError, LoadRequest, LoadedModel, ModelConfig, ModelLoader, ModelName, VersionNumber};
+use model::{AutoComplete, LoadError, LoadRequest, LoadedModel, ModelConfig, ModelLoader, ModelName, VersionNumber};
 use plugin::{CompileError, Plugin, PluginSpec, SandboxRuntime};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -141,13 +141,23 @@ impl Workshop {
         self.sandbox.config().component_bytes_max as u64
     }
 
-    /// Reads a model's configuration; Triton's defaults where the folder has none. Warnings are logged.
+    /// Reads a model's configuration; Triton's defaults where the folder has none and the model file may complete them.
+    /// Warnings are logged.
     ///
     /// # Errors
     /// Every problem of the file.
     pub fn read_config(&self, name: &ModelName, dir: &Path) -> Result<DeclaredConfig, Vec<Problem>> {
         let file = self.config_choice.file(dir);
-        let Some(text) = read_text(&file)? else { return Ok(DeclaredConfig::undeclared(name, &self.defaults)) };
+        let Some(text) = read_text(&file)? else {
+            if self.defaults.auto_complete == AutoComplete::Off {
+                let message = "it is not there, and nothing is taken from the model file";
+                return Err(vec![
+                    Problem::of_file(&file, message)
+                        .with_fix("write it, with every input and output, or leave --disable-auto-complete-config out"),
+                ]);
+            }
+            return Ok(DeclaredConfig::undeclared(name, &self.defaults));
+        };
         let context = ConfigContext { model: name, dir, defaults: &self.defaults };
         let (config, warnings) = parse_model_config(&file, &text, &context)?;
         for warning in warnings {
@@ -338,8 +348,12 @@ impl Workshop {
     }
 }
 
-/// The model's file of a version.
+/// The model's file where a version has a folder in its place, with the weights beside it.
+pub const MODEL_IN_FOLDER: &str = "model.onnx";
+
+/// The model's file of a version, or the one in the folder that stands in its place, as Triton takes either.
 #[must_use]
 pub fn version_file(config: &ModelConfig, dir: &Path, number: VersionNumber) -> PathBuf {
-    dir.join(number.to_string()).join(&config.model_filename)
+    let file = dir.join(number.to_string()).join(&config.model_filename);
+    if file.is_dir() { file.join(MODEL_IN_FOLDER) } else { file }
 }

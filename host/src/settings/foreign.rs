@@ -4,14 +4,16 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
+use super::HeaderPattern;
+
 /// Flags of parts that are not served yet, with the shape of their values.
 const LATER: [(&str, Shape); 13] = [
-    ("grpc-header-forward-pattern", Shape::Text),
+    ("grpc-header-forward-pattern", Shape::Pattern),
     ("allow-client-shm", Shape::Switch),
     ("allow-cpu-metrics", Shape::Switch),
     ("metrics-config", Shape::Pair('=')),
     ("metrics-interval-ms", Shape::Number),
-    ("trace-config", Shape::Pair('=')),
+    ("trace-config", Shape::TraceSetting),
     ("trace-file", Shape::Text),
     ("trace-level", Shape::Text),
     ("trace-rate", Shape::Number),
@@ -65,6 +67,10 @@ enum Shape {
     Number,
     /// Two texts with this between them.
     Pair(char),
+    /// `[MODE,]KEY=VALUE`; the value of what is counted is a number.
+    TraceSetting,
+    /// A regular expression.
+    Pattern,
 }
 
 impl Shape {
@@ -73,9 +79,9 @@ impl Shape {
             Self::Text => true,
             Self::Switch => matches!(text.to_ascii_lowercase().as_str(), "true" | "false" | "1" | "0"),
             Self::Number => text.parse::<f64>().is_ok_and(|number| number >= -1.0),
-            Self::Pair(between) => {
-                text.split_once(between).is_some_and(|(key, value)| !key.is_empty() && !value.is_empty())
-            }
+            Self::Pair(between) => is_pair(text, between),
+            Self::TraceSetting => is_pair(text, '=') && counts(text),
+            Self::Pattern => HeaderPattern::new(text).is_ok(),
         };
         if fits { Ok(text.to_owned()) } else { Err(format!("it must be {}", self.name())) }
     }
@@ -86,8 +92,23 @@ impl Shape {
             Self::Switch => "true or false".to_owned(),
             Self::Number => "a number".to_owned(),
             Self::Pair(between) => format!("two texts with '{between}' between them"),
+            Self::TraceSetting => {
+                "two texts with '=' between them, a whole number behind rate, count and log-frequency".to_owned()
+            }
+            Self::Pattern => "a regular expression".to_owned(),
         }
     }
+}
+
+fn is_pair(text: &str, between: char) -> bool {
+    text.split_once(between).is_some_and(|(key, value)| !key.is_empty() && !value.is_empty())
+}
+
+/// Whether what a trace setting counts is a whole number; -1 means without end.
+fn counts(text: &str) -> bool {
+    let Some((key, value)) = text.split_once('=') else { return false };
+    let key = key.rsplit(',').next().unwrap_or(key);
+    !matches!(key, "rate" | "count" | "log-frequency") || value.parse::<i64>().is_ok_and(|number| number >= -1)
 }
 
 /// The flags without effect that were given.
@@ -167,12 +188,17 @@ mod tests {
             "--cuda-memory-pool-byte-size=1:67108864",
             "--trace-config=triton,file=/tmp/trace.json",
             "--trace-config=level=TIMESTAMPS",
+            "--trace-config=rate=100",
+            "--grpc-header-forward-pattern=x-.*",
             "--metrics-interval-ms=500.5",
             "--allow-client-shm=True",
             "--trace-count=-1",
         ]);
         let given = given.expect("all are flags of Triton");
-        assert_eq!(given.later, ["allow-client-shm", "metrics-interval-ms", "trace-config", "trace-count"]);
+        assert_eq!(
+            given.later,
+            ["grpc-header-forward-pattern", "allow-client-shm", "metrics-interval-ms", "trace-config", "trace-count"]
+        );
         assert_eq!(
             given.meaningless,
             ["backend-directory", "cuda-memory-pool-byte-size", "pinned-memory-pool-byte-size"]
@@ -186,6 +212,9 @@ mod tests {
             ("--allow-client-shm=maybe", "it must be true or false"),
             ("--metrics-interval-ms=often", "it must be a number"),
             ("--trace-config=triton", "it must be two texts with '=' between them"),
+            ("--trace-config=rate=x", "a whole number behind rate, count and log-frequency"),
+            ("--trace-config=triton,count=-2", "a whole number behind rate, count and log-frequency"),
+            ("--grpc-header-forward-pattern=(", "it must be a regular expression"),
             ("--cache-config=local", "it must be two texts with '=' between them"),
         ] {
             let error = parse(&[argument]).expect_err("refused").to_string();

@@ -13,6 +13,7 @@ mod grpc;
 mod restricted;
 mod triton;
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -269,7 +270,7 @@ impl Settings {
             server_name: triton.id.clone().unwrap_or_else(|| "airlock".to_owned()),
             loading: load_settings(&args, &mut bounds, &mut problems),
             state_dir: args.state_dir.unwrap_or_else(|| PathBuf::from("airlock-state")),
-            repositories: args.model_repository,
+            repositories: distinct(args.model_repository),
             onnxruntime: args.onnxruntime,
             log: LogSettings {
                 format: args.log_format,
@@ -329,6 +330,12 @@ impl Settings {
         }
         problems
     }
+}
+
+/// The folders, each once, however it is written.
+fn distinct(folders: Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut seen = HashSet::new();
+    folders.into_iter().filter(|folder| seen.insert(absolute(folder))).collect()
 }
 
 fn absolute(path: &Path) -> PathBuf {

@@ -55,7 +55,9 @@ impl ApiKind {
         })
     }
 
-    /// The kind of a request to this path; `None` where there is no such route.
+    /// The kind of a request to this path, as it came; `None` where there is no such route. The router compares the fixed
+    /// parts of a route as they came and decodes only what stands for a name, so this does the same: `%3A` is the colon
+    /// before predict's verb, and `%69nfer` is no verb.
     #[must_use]
     pub fn of_path(path: &str) -> Option<Self> {
         let mut segments = path.trim_start_matches('/').split('/');
@@ -75,11 +77,16 @@ impl ApiKind {
                 _ if path.ends_with("/trace/setting") => Self::Trace,
                 _ => Self::Metadata,
             }),
-            ("v1", Some("models"), Some(_), _) if path.contains(':') => Some(Self::Inference),
+            ("v1", Some("models"), Some(_), _) if has_colon(path) => Some(Self::Inference),
             ("v1", Some("models"), Some(_), _) => Some(Self::Metadata),
             _ => None,
         }
     }
+}
+
+/// Whether there is a colon in the path, written as itself or escaped.
+fn has_colon(path: &str) -> bool {
+    path.contains(':') || path.as_bytes().windows(3).any(|escape| escape.eq_ignore_ascii_case(b"%3a"))
 }
 
 /// What each restricted kind of requests must bring.
@@ -235,6 +242,12 @@ mod tests {
             ("/v2/logging", Some(ApiKind::Logging)),
             ("/v1/models/m:predict", Some(ApiKind::Inference)),
             ("/v1/models/m/versions/1:predict", Some(ApiKind::Inference)),
+            ("/v1/models/m%3Apredict", Some(ApiKind::Inference)),
+            ("/v1/models/m%3apredict", Some(ApiKind::Inference)),
+            ("/v1/models/m/versions/1%3apredict", Some(ApiKind::Inference)),
+            ("/v1/models/m%253Apredict", Some(ApiKind::Metadata)),
+            ("/v2/models/m%2Finfer", Some(ApiKind::Metadata)),
+            ("/v2/models/%73tats", Some(ApiKind::Metadata)),
             ("/nowhere", None),
         ];
         for (path, kind) in cases {

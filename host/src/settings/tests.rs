@@ -47,3 +47,49 @@ fn state_stays_outside_the_repository() {
     };
     assert!(problems(Settings::from_args(args))[0].contains("lies inside model repository"));
 }
+
+#[derive(clap::Parser)]
+#[command(args_override_self = true)]
+struct Line {
+    #[command(flatten)]
+    args: ServeArgs,
+}
+
+fn parsed(arguments: &[&str]) -> Result<ServeArgs, clap::Error> {
+    use clap::Parser as _;
+    Line::try_parse_from(std::iter::once(&"serve").chain(arguments)).map(|line| line.args)
+}
+
+#[test]
+fn verbosity_is_a_level_or_a_switch() {
+    for (text, level) in [("true", 1), ("FALSE", 0), ("1", 1), ("3", 3)] {
+        let args = parsed(&["--log-verbose", text]).expect(text);
+        assert_eq!(args.triton.log_verbose, Some(level), "{text}");
+    }
+    let error = parsed(&["--log-verbose=loud"]).expect_err("refused").to_string();
+    assert!(error.contains("it must be a level, true or false"), "{error}");
+}
+
+#[test]
+fn of_a_flag_with_one_value_the_last_counts_and_lists_keep_all() {
+    let flags = ["--http-port=1", "--exit-on-error=true", "--http-port=2", "--exit-on-error=false"];
+    let lists = ["--load-model=a", "--load-model=b"];
+    let args = parsed(&[&flags[..], &lists].concat()).expect("taken");
+    assert_eq!((args.http_port, args.triton.exit_on_error), (Some(2), Some(false)));
+    assert_eq!(args.triton.load_model, ["a", "b"]);
+}
+
+#[test]
+fn a_repository_given_twice_is_one() {
+    let repository = tempfile::tempdir().expect("temporary folder");
+    let once = repository.path().to_path_buf();
+    let args = ServeArgs { model_repository: vec![once.clone(), once.join("")], ..ServeArgs::default() };
+    assert_eq!(Settings::from_args(args).expect("valid").repositories, [once]);
+}
+
+#[test]
+fn a_forward_pattern_that_is_none_is_refused() {
+    let args = parsed(&["--http-header-forward-pattern=("]).expect("a text");
+    let got = problems(Settings::from_args(args));
+    assert!(got.iter().any(|text| text.starts_with("http_header_forward_pattern is '('; it must be")), "{got:?}");
+}

@@ -92,7 +92,7 @@ pub struct TritonArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// 1 logs what is for debugging, 2 and more also every detail; --log outweighs this and the next three [default: 0]
-    #[arg(long, env = "AIRLOCK_LOG_VERBOSE", value_name = "LEVEL")]
+    #[arg(long, env = "AIRLOCK_LOG_VERBOSE", value_name = "LEVEL", value_parser = verbosity)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_verbose: Option<u32>,
     /// Log information [default: true]
@@ -134,6 +134,11 @@ pub enum RateLimitMode {
     ExecutionCount,
     /// They are not.
     Off,
+}
+
+/// A level, or `true` for 1 and `false` for 0, in any case, as Triton reads them.
+fn verbosity(text: &str) -> Result<u32, String> {
+    switch(text).map(u32::from).or_else(|_| text.parse().map_err(|_| "it must be a level, true or false".to_owned()))
 }
 
 /// `true`, `false`, `1` or `0`, in any case, as Triton reads them.

@@ -298,10 +298,14 @@ async fn check_as_first(repository: &Repository, server: &Server, bad: &BadInput
         let serves = async || (server.get(&metadata).await.ok()?.status == 200).then_some(());
         eventually("v2, which needs no plugin", PATIENCE, serves).await?;
     } else {
-        server.get(&metadata).await?.expect_failure(503, "model_not_ready").context("metadata")?;
+        server.get(&metadata).await?.expect_failure(404, "no_available_version").context("metadata")?;
     }
     let predicted = server.predict(model, scaler::body(X)).await?;
-    let text = predicted.expect_failure(503, "model_not_ready").context("predict")?;
+    let text = match bad.part {
+        Part::Plugin => predicted.expect_failure(503, "model_not_ready"),
+        _ => predicted.expect_failure(404, "no_available_version"),
+    };
+    let text = text.context("predict")?;
     let reason = if bad.part == Part::Plugin { "does not serve: " } else { bad.part.name() };
     ensure!(text.contains(model) && text.contains(reason), "predict answers {text}");
 
@@ -368,7 +372,7 @@ async fn a_version_without_its_model_file_is_named() -> Result<()> {
     })?;
     server.log().wait_for(before, &["not a version yet", "model=m", "version=1", "1/model.onnx is not there"]).await?;
     server.log().wait_for(before, &["level=ERROR", "model=m", "at least one version must be available"]).await?;
-    let text = server.predict("m", scaler::body(X)).await?.expect_failure(503, "model_not_ready")?;
+    let text = server.predict("m", scaler::body(X)).await?.expect_failure(404, "no_available_version")?;
     assert!(text.contains("1/model.onnx is not there"), "{text}");
     answers(&server, "other", "other").await?;
     fs::rename(folder.path("1/modell.onnx"), folder.path("1/model.onnx"))?;

@@ -98,7 +98,7 @@ async fn what_cannot_be_an_identity_is_refused_with_its_reason() -> Result<()> {
     let repository = repository("output { name: \"OUTPUT1\" data_type: TYPE_INT32 dims: -1 }")?;
     let server = ServerOptions::new(&repository).not_ready().start().await?;
     let answer = server.client().post("/v2/models/same/infer", infer(1)).await?;
-    ensure!(answer.status == 503 && answer.text().contains("declares 1 inputs and 2 outputs"), "{}", answer.text());
+    ensure!(answer.status == 404 && answer.text().contains("declares 1 inputs and 2 outputs"), "{}", answer.text());
     server.stop().await?;
     Ok(())
 }

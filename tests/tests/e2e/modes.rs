@@ -76,14 +76,22 @@ async fn requests_load_and_unload() -> Result<()> {
     assert_eq!(scaled(&server, "scaler").await?.version, 2);
 
     unload(&server, "scaler").await?.expect(200)?;
-    let text = server.predict("scaler", scaler::body(X)).await?.expect_failure(400, "model_not_found")?;
+    let text = server.predict("scaler", scaler::body(X)).await?.expect_failure(404, "no_available_version")?;
     assert_eq!(text, "Request for unknown model: 'scaler' has no available versions");
+    let ready = server.get("/v2/models/scaler/ready").await?;
+    let text = ready.expect_failure(503, "model_not_ready")?;
+    assert_eq!(text, "Model version not ready: Request for unknown model: 'scaler' has no available versions");
+    ensure!(ready.headers.contains_key("retry-after"), "{ready}");
     assert_eq!(index(&server, &Value::Null).await?, ["scaler 2 UNAVAILABLE unloaded", "sum - - -"]);
     assert_eq!(index(&server, &json!({"ready": true})).await?, [] as [String; 0]);
     ensure!(is_ready(&server, "/v2/health/ready").await?, "an unloaded model is nobody's concern");
     ensure!(!is_ready(&server, "/v2/models/scaler/ready").await?);
     unload(&server, "scaler").await?.expect(200)?;
     unload(&server, "nobody").await?.expect(200)?;
+    for answer in [load(&server, "", &Value::Null).await?, unload(&server, "").await?] {
+        let text = answer.expect_failure(400, "malformed_request")?;
+        assert_eq!(text, "Model name cannot be empty. Please enter a valid name to deploy.");
+    }
     load(&server, "scaler", &Value::Null).await?.expect(200)?;
     assert_eq!(scaled(&server, "scaler").await?.version, 2);
     server.stop().await?;
@@ -260,6 +268,55 @@ async fn the_index_of_a_broken_repository_says_what_is_broken() -> Result<()> {
     let text =
         post(&server, "/v2/repository/mine/index", &Value::Null).await?.expect_failure(501, "not_implemented")?;
     assert_eq!(text, "'repository_name' specification is not supported");
+    server.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_version_that_failed_is_known_and_not_ready() -> Result<()> {
+    let repository = Repository::new()?;
+    let folder = repository.add("mixed", |folder| {
+        folder.write("config.pbtxt", "version_policy { specific { versions: [ 1, 2, 7 ] } }")?;
+        folder.write("04/model.onnx", "x")?;
+        folder.write("2/model.onnx", "no model")?;
+        folder.write("1/model.onnx", fixtures::model("add")?)
+    })?;
+    let server = ServerOptions::new(&repository).not_ready().start().await?;
+    ensure!(is_ready(&server, "/v2/models/mixed/versions/1/ready").await?, "the other version serves");
+    let answer = server.get("/v2/models/mixed/versions/2").await?;
+    let text = answer.expect_failure(503, "model_not_ready")?;
+    ensure!(text.starts_with("Request for unknown model: 'mixed' version 2 is not at ready state; "), "{text}");
+    server.get("/v2/models/mixed/versions/2/ready").await?.expect_failure(503, "model_not_ready")?;
+    let text = server.get("/v2/models/mixed/versions/7").await?.expect_failure(404, "version_not_found")?;
+    assert_eq!(text, "Request for unknown model: 'mixed' version 7 is not found");
+    server
+        .log()
+        .wait_for(
+            server.log().mark_of_start(),
+            &["level=ERROR", "model=mixed", "version=7", "names a version that is not there"],
+        )
+        .await?;
+    server
+        .log()
+        .wait_for(server.log().mark_of_start(), &["level=WARN", "model=mixed", "folder=04", "leading zero"])
+        .await?;
+    folder.write("2/model.onnx", fixtures::model("add")?)?;
+    server.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_folder_stands_in_the_place_of_the_model_file() -> Result<()> {
+    let repository = Repository::new()?;
+    repository.add("plain", |folder| folder.write("1/model.onnx/model.onnx", fixtures::model("add")?))?;
+    repository.add("named", |folder| {
+        folder.write("config.pbtxt", "default_model_filename: \"net\"")?;
+        folder.write("1/net/model.onnx", fixtures::model("add")?)
+    })?;
+    let server = ServerOptions::new(&repository).start().await?;
+    for model in ["plain", "named"] {
+        server.get(&format!("/v2/models/{model}")).await?.expect(200).context(model)?;
+    }
     server.stop().await?;
     Ok(())
 }

@@ -164,7 +164,7 @@ async fn a_pair_under_a_broken_configuration_is_published_whole_once_that_is_men
     folder.write("config.pbtxt", "name: 7")?;
     second.publish(&folder)?;
     let server = ServerOptions::new(&repository).not_ready().start().await?;
-    server.predict(MODEL, scaler::body([1.0, 2.0, 3.0, 4.0])).await?.expect_failure(503, "model_not_ready")?;
+    server.predict(MODEL, scaler::body([1.0, 2.0, 3.0, 4.0])).await?.expect_failure(404, "no_available_version")?;
     let caller = MendedCaller { pair: second.clone() };
     let load = Load::start(server.address(), [caller]);
     folder.write("config.pbtxt", scaler::config(MODEL))?;
@@ -185,7 +185,7 @@ impl Caller for MendedCaller {
     }
 
     fn check(&mut self, number: u64, answer: &Answer) -> Result<()> {
-        if answer.status == 503 {
+        if answer.status == 404 {
             return Ok(());
         }
         let scaled = Scaled::read(answer, scaler::figures(number))?;

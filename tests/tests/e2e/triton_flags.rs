@@ -87,7 +87,8 @@ async fn a_model_that_does_not_load_ends_the_server_only_where_it_is_asked_to() 
 
 #[tokio::test]
 async fn without_auto_completion_a_configuration_says_everything() -> Result<()> {
-    let repository = repository()?;
+    let repository = Repository::new()?;
+    let folder = repository.add("sum", |folder| folder.write("1/model.onnx", fixtures::model("add")?))?;
     let shape = async |options: ServerOptions| {
         let server = options.start().await?;
         let metadata = server.get("/v2/models/sum").await?.expect(200)?.json()?;
@@ -102,7 +103,40 @@ async fn without_auto_completion_a_configuration_says_everything() -> Result<()>
     };
     assert_eq!(shape(ServerOptions::new(&repository)).await?, ("[-1,2]".to_owned(), 400), "batches of 4");
     let strict = ServerOptions::new(&repository).flag("--strict-model-config", "true");
+    let server = strict.clone().not_ready().start().await?;
+    let text = server.get("/v2/models/sum").await?.expect_failure(404, "no_available_version")?;
+    ensure!(text.contains("config.pbtxt: it is not there, and nothing is taken from the model file"), "{text}");
+    server.stop().await?;
+    let tensor =
+        |side: &str, name: &str| format!("{side} {{ name: \"{name}\" data_type: TYPE_FP32 dims: [ -1, 2 ] }}\n");
+    let inputs = [tensor("input", "a"), tensor("input", "b")].concat();
+    folder.write("config.pbtxt", &inputs)?;
+    let server = strict.clone().not_ready().start().await?;
+    let text = server.get("/v2/models/sum").await?.expect_failure(404, "no_available_version")?;
+    ensure!(text.contains("model sum declares no output, and nothing is taken from the model file"), "{text}");
+    server.stop().await?;
+    folder.write("config.pbtxt", inputs + &tensor("output", "sum"))?;
     assert_eq!(shape(strict).await?, ("[-1,2]".to_owned(), 200), "no batches, and a free first dimension");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_escaped_colon_does_not_lead_around_a_restriction() -> Result<()> {
+    let repository = repository()?;
+    let options = ServerOptions::new(&repository).flag("--http-restricted-api", "inference:X-Key=secret");
+    let server = options.start().await?;
+    for path in [
+        "/v1/models/sum:predict",
+        "/v1/models/sum%3Apredict",
+        "/v1/models/sum%3apredict",
+        "/v1/models/sum/versions/1%3Apredict",
+        "/v2/models/sum/infer",
+    ] {
+        server.client().post(path, "{}").await?.expect_failure(403, "restricted").context(path)?;
+    }
+    // The router takes only the verb as it is written.
+    server.client().post("/v2/models/sum/%69nfer", "{}").await?.expect(404)?;
+    server.stop().await?;
     Ok(())
 }
 
@@ -189,7 +223,8 @@ async fn an_instance_that_needs_more_than_there_is_does_not_load() -> Result<()>
     let server = options.clone().flag("--rate-limit-resource", "R:1").start().await?;
     let infer = r#"{"inputs": [{"name": "INPUT0", "shape": [1], "datatype": "INT32", "data": [7]}]}"#;
     server.client().post("/v2/models/modest/infer", infer).await?.expect(200)?;
-    let text = server.client().post("/v2/models/greedy/infer", infer).await?.expect_failure(503, "model_not_ready")?;
+    let text =
+        server.client().post("/v2/models/greedy/infer", infer).await?.expect_failure(404, "no_available_version")?;
     ensure!(text.contains("resource 'R' is limited to 1 and an instance needs 2"), "{text}");
     server.stop().await?;
     // Without a limit there is as much as the neediest instance needs.

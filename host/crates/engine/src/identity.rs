@@ -14,6 +14,7 @@ use model::{
 };
 
 use crate::served::served;
+use crate::warmup;
 
 /// What its versions say runs them.
 pub const IDENTITY_PROVIDER: &str = "identity";
@@ -38,8 +39,8 @@ impl ModelLoader for IdentityLoader {
         let pace = Pace::of(config)?;
         let model = Arc::new(Identity { signature: signature.clone(), pairs });
         let (signature, padding) = served(config, &signature)?;
-        let factory = IdentityInstances { model, pace, made: AtomicUsize::new(0) };
-        let instances = (0..config.instance_count().get()).map(|_| factory.next()).collect();
+        let factory = IdentityInstances { model, config: config.clone(), pace, made: AtomicUsize::new(0) };
+        let instances = (0..config.instance_count().get()).map(|_| factory.make()).collect::<Result<_, _>>()?;
         Ok(LoadedModel {
             config: config.clone(),
             signature,
@@ -55,20 +56,24 @@ impl ModelLoader for IdentityLoader {
 /// Makes instances, each slower than the one before where the multiplier says so.
 struct IdentityInstances {
     model: Arc<Identity>,
+    config: ModelConfig,
     pace: Pace,
     made: AtomicUsize,
 }
 
 impl IdentityInstances {
-    fn next(&self) -> Box<dyn ModelInstance> {
+    fn next(&self) -> IdentityInstance {
         let delay = self.pace.of_instance(self.made.fetch_add(1, Ordering::Relaxed));
-        Box::new(IdentityInstance::new(Arc::clone(&self.model), delay))
+        IdentityInstance::new(Arc::clone(&self.model), delay)
     }
 }
 
 impl InstanceFactory for IdentityInstances {
     fn make(&self) -> Result<Box<dyn ModelInstance>, LoadError> {
-        Ok(self.next())
+        let mut instance = self.next();
+        let warmups = warmup::prepare(&self.config, &self.model.signature)?;
+        warmups.iter().try_for_each(|warmup| warmup.run(&mut instance))?;
+        Ok(Box::new(instance))
     }
 }
 
@@ -209,7 +214,7 @@ mod tests {
     use std::path::Path;
     use std::sync::mpsc::channel;
 
-    use model::{DataType, ModelName, VersionNumber};
+    use model::{DataType, ModelName, VersionNumber, WarmupData, WarmupInput, WarmupSample};
 
     use super::*;
 
@@ -243,6 +248,25 @@ mod tests {
         let shown: Vec<_> =
             tensors.iter().map(|tensor| (&**tensor.name(), tensor.shape(), &tensor.data()[..])).collect();
         assert_eq!(shown, [("OUTPUT1", &[0][..], &b""[..]), ("OUTPUT0", &[2], b"ab")]);
+    }
+
+    #[test]
+    fn warm_up_requests_are_held_to_the_signature() {
+        let sample = |name: &str| WarmupSample {
+            name: "first".into(),
+            batch_size: 1,
+            count: 2,
+            inputs: vec![WarmupInput {
+                name: name.into(),
+                data_type: DataType::Uint8,
+                dims: vec![3],
+                data: WarmupData::Zero,
+            }],
+        };
+        let with = |name: &str| ModelConfig { warmup: vec![sample(name)], ..config(&["a"], &["b"]) };
+        load(&with("a")).expect("warms up");
+        let error = load(&with("z")).err().expect("refused").to_string();
+        assert!(error.starts_with("failed to run warmup sample 'first': "), "{error}");
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The requests a configuration asks to run on every instance before it serves (Triton's `model_warmup`). They take the
 //! way of any other batch: checked against the signature, written row by row, run, and their outputs checked.
 
+use std::sync::mpsc::channel;
+
 use bytes::{Bytes, BytesMut};
 use model::{
-    BatchLayout, DataType, LoadError, ModelConfig, ModelInstance as _, Signature, Slot, Tensor, WarmupData,
+    BatchLayout, DataType, EngineError, LoadError, ModelConfig, ModelInstance, Signature, Slot, Tensor, WarmupData,
     WarmupInput, WarmupSample, element_count,
 };
-
-use crate::instance::CpuInstance;
 
 /// A warm-up request, checked and with its elements made.
 pub(crate) struct Warmup<'a> {
@@ -33,16 +33,24 @@ impl Warmup<'_> {
     ///
     /// # Errors
     /// [`LoadError::Warmup`] when a run fails.
-    pub(crate) fn run(&self, instance: &mut CpuInstance) -> Result<(), LoadError> {
+    pub(crate) fn run(&self, instance: &mut dyn ModelInstance) -> Result<(), LoadError> {
         let layout = BatchLayout { shapes: self.inputs.iter().map(|tensor| tensor.shape().to_vec()).collect() };
         for _ in 0..self.sample.count {
             let filled = instance.prepare(&layout).map(|slot| fill(slot, &self.inputs));
             filled
-                .and_then(|()| instance.run())
+                .and_then(|()| completed(instance))
                 .map_err(|error| LoadError::Warmup { sample: self.sample.name.clone(), message: error.to_string() })?;
         }
         Ok(())
     }
+}
+
+/// Runs the batch that was written, and waits for its end.
+fn completed(instance: &mut dyn ModelInstance) -> Result<(), EngineError> {
+    let (sender, receiver) = channel();
+    // Nobody else holds the receiver, so nobody has left when this is sent.
+    instance.submit(Box::new(move |outcome| drop(sender.send(outcome.map(drop)))));
+    receiver.recv().unwrap_or_else(|_| Err(EngineError::Run("the run ended without an outcome".to_owned())))
 }
 
 fn fill(slot: &mut dyn Slot, inputs: &[Tensor]) {

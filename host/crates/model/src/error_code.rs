@@ -31,7 +31,9 @@ pub enum ErrorCode {
     ModelNotFound,
     /// No such version.
     VersionNotFound,
-    /// The model or version exists and does not serve.
+    /// The model is known and no version of it serves.
+    NoAvailableVersion,
+    /// The version, or the plugin, exists and does not serve.
     ModelNotReady,
     /// A load request failed: the model does not load.
     LoadFailed,
@@ -123,6 +125,7 @@ impl ErrorCode {
             Self::PluginContract => ("plugin_contract", 500, GrpcStatus::Internal),
             Self::ModelNotFound => ("model_not_found", 400, GrpcStatus::InvalidArgument),
             Self::VersionNotFound => ("version_not_found", 404, GrpcStatus::NotFound),
+            Self::NoAvailableVersion => ("no_available_version", 404, GrpcStatus::NotFound),
             Self::ModelNotReady => ("model_not_ready", 503, GrpcStatus::Unavailable),
             Self::LoadFailed => ("load_failed", 400, GrpcStatus::InvalidArgument),
             Self::RepositoryFailed => ("repository_failed", 500, GrpcStatus::Internal),

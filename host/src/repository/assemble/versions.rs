@@ -5,14 +5,14 @@ use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 
-use model::{ModelConfig, VersionNumber};
+use model::{ModelConfig, VersionNumber, VersionPolicy};
 
 use super::{Assembler, Refusal};
 use crate::registry::{LoadedVersion, Release};
 use crate::repository::content::version_digest;
 use crate::repository::declared_config::DeclaredConfig;
 use crate::repository::scan::Unit;
-use crate::repository::workshop::version_file;
+use crate::repository::workshop::{MODEL_IN_FOLDER, version_file};
 
 /// A version ready to serve, and how it comes to be.
 pub(super) struct Ready {
@@ -42,6 +42,7 @@ impl Assembler<'_> {
     pub(super) fn versions(&mut self, config: &Arc<DeclaredConfig>) -> BTreeMap<VersionNumber, Ready> {
         let present = self.present(&config.model);
         let desired = config.model.version_policy.choose(&present);
+        self.report_folders(&config.model.version_policy, &desired);
         let is_coming = self.job.moving.iter().any(|unit| matches!(unit, Unit::Version(_)));
         if desired.is_empty() && (self.note_restless_versions() || is_coming) {
             self.lacks_versions = true;
@@ -76,6 +77,18 @@ impl Assembler<'_> {
         ready
     }
 
+    /// Tells the log of versions that the policy names and nobody has, and of folders that look like versions and are none.
+    fn report_folders(&self, policy: &VersionPolicy, desired: &[VersionNumber]) {
+        if let VersionPolicy::Specific(named) = policy {
+            for version in named.iter().filter(|number| !desired.contains(number)) {
+                tracing::error!(model = %self.job.name, %version, "the version policy names a version that is not there");
+            }
+        }
+        for folder in folders_with_leading_zero(&self.job.dir) {
+            tracing::warn!(model = %self.job.name, folder, "ignored: a version's folder has no leading zero");
+        }
+    }
+
     /// Versions whose files do not come to rest are why there is none; says whether there are such.
     fn note_restless_versions(&mut self) -> bool {
         let restless = self.job.restless.iter().filter(|(unit, _)| matches!(unit, Unit::Version(_)));
@@ -108,7 +121,8 @@ impl Assembler<'_> {
         let mut present = Vec::new();
         for (number, files) in self.job.files.iter().filter_map(|(unit, files)| Some((version_number(unit)?, files))) {
             let file = Path::new(&number.to_string()).join(&config.model_filename);
-            if files.contains_key(&file) || !config.backend.has_file() {
+            let is_there = files.contains_key(&file) || files.contains_key(&file.join(MODEL_IN_FOLDER));
+            if is_there || !config.backend.has_file() {
                 present.push(number);
                 continue;
             }
@@ -176,4 +190,11 @@ fn version_number(unit: &Unit) -> Option<VersionNumber> {
         Unit::Version(number) => Some(*number),
         _ => None,
     }
+}
+
+/// Folders named as a number with zeros before it, which Triton ignores.
+fn folders_with_leading_zero(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let names = entries.filter(|entry| entry.path().is_dir()).filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.starts_with('0') && name.bytes().all(|byte| byte.is_ascii_digit())).collect()
 }

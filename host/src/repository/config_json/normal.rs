@@ -10,9 +10,11 @@ use super::super::declared_config::ConfigDocument;
 pub(super) fn normal_form(document: &ConfigDocument, loaded: &ModelConfig, policy: &VersionPolicy) -> DynamicMessage {
     let mut message = document.0.clone();
     fill(&mut message, "name", text(loaded.name.as_str()));
-    fill(&mut message, "platform", text("onnxruntime_onnx"));
-    fill(&mut message, "backend", text("onnxruntime"));
-    fill(&mut message, "default_model_filename", text(&loaded.model_filename));
+    fill(&mut message, "backend", text(loaded.backend.name()));
+    if loaded.backend.has_file() {
+        fill(&mut message, "platform", text(loaded.backend.platform()));
+        fill(&mut message, "default_model_filename", text(&loaded.model_filename));
+    }
     message.set_field_by_name("max_batch_size", int32(loaded.max_batch_size));
     fill_tensors(&mut message, "input", &loaded.inputs);
     fill_tensors(&mut message, "output", &loaded.outputs);

@@ -63,6 +63,14 @@ fn a_configuration_is_printed_whole_and_in_tritons_order() {
 }
 
 #[test]
+fn a_model_of_the_identity_backend_is_printed_as_one() {
+    let declared = of_text("backend: \"identity\" input { name: \"x\" data_type: TYPE_INT32 dims: 1 }");
+    let printed = json(&declared, &declared.model);
+    assert!(printed.starts_with(r#"{"name":"m","platform":"","backend":"identity","#), "{printed}");
+    assert!(printed.contains(r#""default_model_filename":"","#), "{printed}");
+}
+
+#[test]
 fn what_is_not_written_is_filled_in() {
     let declared = of_text("");
     let mut loaded = declared.model.clone();

@@ -2,10 +2,14 @@
 //! of `proto/model_config.proto`.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use prost_reflect::{DynamicMessage, FieldDescriptor, MapKey, ReflectMessage as _, Value};
 
 use super::super::config_text;
+
+/// Where something is written, and the tree of its text.
+type Place<'m> = (Option<usize>, Option<&'m config_text::Node>);
 
 /// One message of a configuration.
 pub(super) struct Block<'m> {
@@ -86,15 +90,16 @@ impl<'m> Block<'m> {
 
     pub(super) fn block(&self, name: &str) -> Option<Self> {
         let message = self.value(name)?.as_message()?;
-        let (at, node) = self.place(name, 0);
+        let (at, node) = self.place(&self.written(name), 0);
         Some(Self { message, node, at, path: self.path(name) })
     }
 
     pub(super) fn blocks(&self, name: &str) -> Vec<Self> {
         let messages = self.list(name).iter().filter_map(Value::as_message).enumerate();
+        let written = self.written(name);
         messages
             .map(|(index, message)| {
-                let (at, node) = self.place(name, index);
+                let (at, node) = self.place(&written, index);
                 Self { message, node, at, path: format!("{}[{index}]", self.path(name)) }
             })
             .collect()
@@ -103,6 +108,7 @@ impl<'m> Block<'m> {
     /// The entries of a map of messages, by ascending key; numbers as text.
     pub(super) fn entries(&self, name: &str) -> Vec<(String, Self)> {
         let Some(Value::Map(map)) = self.value(name) else { return Vec::new() };
+        let places = self.entry_places(name);
         let mut entries: Vec<_> = map
             .iter()
             .filter_map(|(key, value)| {
@@ -112,7 +118,7 @@ impl<'m> Block<'m> {
                     MapKey::U64(number) => number.to_string(),
                     _ => return None,
                 };
-                let (at, node) = self.entry_place(name, &key);
+                let (at, node) = places.get(&*key).copied().unwrap_or((self.at, None));
                 let path = format!("{}[{key}]", self.path(name));
                 Some((key, Self { message: value.as_message()?, node, at, path }))
             })
@@ -125,7 +131,9 @@ impl<'m> Block<'m> {
     pub(super) fn text_entries(&self, name: &str) -> Vec<(&'m str, &'m str, Option<usize>)> {
         let Some(Value::Map(map)) = self.value(name) else { return Vec::new() };
         let entries = map.iter().filter_map(|(key, value)| Some((key.as_str()?, value.as_str()?)));
-        let mut entries: Vec<_> = entries.map(|(key, value)| (key, value, self.entry_place(name, key).0)).collect();
+        let places = self.entry_places(name);
+        let place = |key: &str| places.get(key).map_or(self.at, |place| place.0);
+        let mut entries: Vec<_> = entries.map(|(key, value)| (key, value, place(key))).collect();
         entries.sort_unstable();
         entries
     }
@@ -147,21 +155,28 @@ impl<'m> Block<'m> {
         self.value(name).and_then(Value::as_list).unwrap_or(&[])
     }
 
-    fn place(&self, name: &str, index: usize) -> (Option<usize>, Option<&'m config_text::Node>) {
-        let values = self.node.map(|node| node.values(name)).unwrap_or_default();
-        values.get(index).map_or((self.at, None), |&(at, value)| (Some(at), inner(value)))
+    /// The values of field `name` as they are written.
+    fn written(&self, name: &str) -> Vec<(usize, &'m config_text::Value)> {
+        self.node.map(|node| node.values(name)).unwrap_or_default()
     }
 
-    fn entry_place(&self, name: &str, key: &str) -> (Option<usize>, Option<&'m config_text::Node>) {
-        let entries = self.node.map(|node| node.values(name)).unwrap_or_default();
-        for (at, entry) in entries.into_iter().rev() {
+    fn place(&self, written: &[(usize, &'m config_text::Value)], index: usize) -> Place<'m> {
+        written.get(index).map_or((self.at, None), |&(at, value)| (Some(at), inner(value)))
+    }
+
+    /// The places of a map's entries by their keys, gathered in one walk; of a key that is written twice, the last.
+    fn entry_places(&self, name: &str) -> HashMap<&'m str, Place<'m>> {
+        let mut places = HashMap::new();
+        for (at, entry) in self.written(name) {
             let Some(node) = inner(entry) else { continue };
-            let is_key = |value: &config_text::Value| matches!(value, config_text::Value::Text(text) if text == key);
-            if node.values("key").into_iter().any(|(_, value)| is_key(value)) {
-                return (Some(at), node.values("value").first().and_then(|(_, value)| inner(value)));
+            let value = node.values("value").first().and_then(|(_, value)| inner(value));
+            for (_, key) in node.values("key") {
+                if let config_text::Value::Text(key) = key {
+                    places.insert(key.as_str(), (Some(at), value));
+                }
             }
         }
-        (self.at, None)
+        places
     }
 }
 

@@ -10,6 +10,9 @@ use super::{Rules, stays_inside};
 /// Most bytes of a label file.
 const LABEL_FILE_BYTES_MAX: u64 = 16 << 20;
 
+/// Most labels of an output; ImageNet's largest list has 21,841.
+const LABELS_MAX: usize = 1 << 20;
+
 const FIELD: &str = "label_filename";
 
 pub(super) fn read(root: &Block<'_>, rules: &mut Rules<'_, '_>) -> Labels {
@@ -37,6 +40,10 @@ fn labels_of(output: &Block<'_>, rules: &mut Rules<'_, '_>) -> Option<Arc<[Strin
             rules.refuse(output, FIELD, message, None);
         }
         Ok(bytes) => match std::str::from_utf8(&bytes) {
+            Ok(text) if text.lines().nth(LABELS_MAX).is_some() => {
+                let message = format!("the label file {} has more than {LABELS_MAX} labels", path.display());
+                rules.refuse(output, FIELD, message, "write one line per position of the output".to_owned());
+            }
             Ok(text) => return Some(text.lines().map(str::to_owned).collect()),
             Err(_) => {
                 let message = format!("the label file {} is not UTF-8 text", path.display());

@@ -145,10 +145,16 @@ impl Parameter<'_> {
         }
     }
 
-    /// Whether it names the arena of the CPU, the only one there is: a run that is to shrink another one fails.
+    /// Whether it names the arena of the CPU, the only one there is. Devices besides it are named in a warning and left
+    /// out: a run that is to shrink an arena which is not there fails.
     fn check_shrinkage(&self, rules: &mut Rules<'_, '_>) -> bool {
-        let names_cpu = |device: &str| device == "cpu:0";
-        if !self.value.is_empty() && self.value.split(';').all(names_cpu) {
+        let is_gpu = |device: &str| device.strip_prefix("gpu:").is_some_and(|id| id.parse::<u32>().is_ok());
+        let (cpus, others): (Vec<_>, Vec<_>) = self.value.split(';').partition(|device| *device == "cpu:0");
+        if !cpus.is_empty() && others.iter().all(|device| is_gpu(device)) {
+            if !others.is_empty() {
+                let message = format!("{} ignored: only cpu:0 has an arena here", others.join(", "));
+                rules.report.warning(self.block.at("string_value"), self.block.path("string_value"), message);
+            }
             return true;
         }
         let message =

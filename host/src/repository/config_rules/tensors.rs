@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use model::{DataType, TensorConfig};
+use model::{AutoComplete, Backend, DataType, ModelConfig, TensorConfig};
 
 use super::Rules;
 use super::block::Block;
@@ -34,6 +34,22 @@ pub(super) fn read(root: &Block<'_>, side: Side, rules: &mut Rules<'_, '_>) -> V
         tensors.extend(read_one(&block, side, rules));
     }
     tensors
+}
+
+/// Refuses a configuration that leaves a side to the model file, where nothing is taken from it.
+pub(super) fn check_declared(root: &Block<'_>, config: &ModelConfig, rules: &mut Rules<'_, '_>) {
+    if rules.defaults.auto_complete != AutoComplete::Off || config.backend != Backend::OnnxRuntime {
+        return;
+    }
+    for side in [Side::Input, Side::Output] {
+        let field = side.field();
+        if !root.has(field) {
+            let message =
+                format!("model {} declares no {field}, and nothing is taken from the model file", rules.model);
+            let fix = format!("declare every {field}, or leave --disable-auto-complete-config out");
+            rules.refuse(root, field, message, fix);
+        }
+    }
 }
 
 fn read_one(block: &Block<'_>, side: Side, rules: &mut Rules<'_, '_>) -> Option<TensorConfig> {

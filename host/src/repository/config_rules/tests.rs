@@ -41,6 +41,43 @@ pub(super) fn warned(text: &str, expected: &[&str]) {
 }
 
 #[test]
+fn without_completion_both_sides_are_declared() {
+    let model = &ModelName::new("m").expect("a name");
+    let strict = ConfigDefaults { auto_complete: model::AutoComplete::Off, ..ConfigDefaults::default() };
+    let context = ConfigContext { model, dir: Path::new(""), defaults: &strict };
+    let shown = |text: &str| match parse_model_config(Path::new("f"), text, &context) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    };
+    let input = "input { name: \"x\" data_type: TYPE_FP32 dims: 2 }";
+    let lacking = |side: &str| {
+        format!(
+            "f: {side}: model m declares no {side}, and nothing is taken from the model file (fix: declare every {side}, or leave --disable-auto-complete-config out)"
+        )
+    };
+    assert_eq!(shown(""), [lacking("input"), lacking("output")]);
+    assert_eq!(shown(input), [lacking("output")]);
+    assert!(shown(&format!("{input} {}", input.replacen("input", "output", 1))).is_empty());
+    assert!(shown("backend: \"identity\"").is_empty(), "there is no file to take anything from");
+}
+
+#[test]
+fn label_files_are_bounded() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let model = &ModelName::new("m").expect("a name");
+    let context = ConfigContext { model, dir: folder.path(), defaults: &ConfigDefaults::default() };
+    let text = "output { name: \"y\" data_type: TYPE_FP32 dims: 2 label_filename: \"l\" }";
+    let read = |content: &str| {
+        std::fs::write(folder.path().join("l"), content).expect("written");
+        parse_model_config(Path::new("f"), text, &context)
+    };
+    assert!(read(&"\n".repeat(1 << 20)).is_ok());
+    let problems = read(&"\n".repeat((1 << 20) + 1)).expect_err("too many");
+    let shown = problems[0].to_string();
+    assert!(shown.contains("has more than 1048576 labels (fix: write one line per position"), "{shown}");
+}
+
+#[test]
 fn the_name_is_the_folders() {
     accepted("name: \"m\"");
     refused(

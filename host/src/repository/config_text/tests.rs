@@ -63,6 +63,24 @@ fn an_empty_file_gives_the_defaults() {
 }
 
 #[test]
+fn a_byte_order_mark_says_nothing() {
+    let (config, warnings) = parse(&format!("\u{feff}{WHOLE}")).expect("valid");
+    assert_eq!((config.max_batch_size, warnings), (8, vec![]));
+    assert_eq!(shown("\u{feff}name: ~"), ["m/config.pbtxt:1:7: invalid token"]);
+}
+
+#[test]
+fn places_of_many_entries_are_gathered_once() {
+    // Looked up one by one, these would be ten thousand walks over ten thousand entries.
+    let entry = |number: usize| format!("parameters {{ key: \"k{number}\" value {{ string_value: \"v\" }} }}\n");
+    let text: String = (0..10_000).map(entry).collect();
+    let (config, _) = parse(&text).expect("valid");
+    assert_eq!(config.parameters.len(), 10_000);
+    let twice = "parameters { key: \"airlock.x\" value { } }\nparameters { key: \"airlock.x\" value { } }";
+    assert!(shown(twice)[0].starts_with("m/config.pbtxt:2:1: parameters[airlock.x]: "), "{:?}", shown(twice));
+}
+
+#[test]
 fn syntax_errors_have_line_and_column() {
     let cases = [
         ("max_batch_size: 8\nname: \"m\n", "m/config.pbtxt:2:9: invalid string character"),

@@ -66,7 +66,8 @@ fn values_of_parameters_are_checked() {
         ("enable_mem_arena", "2", format!("'enable_mem_arena' is '2'; {FLAG}")),
         ("enable_mem_pattern", "", format!("'enable_mem_pattern' is ''; {FLAG}")),
         (DEVICE, "yes", format!("'{DEVICE}' is 'yes'; {FLAG}")),
-        (ARENA, "cpu:0;gpu:0", format!("'{ARENA}' is 'cpu:0;gpu:0'; {SHRINK}")),
+        (ARENA, "gpu:0", format!("'{ARENA}' is 'gpu:0'; {SHRINK}")),
+        (ARENA, "cpu:0;tpu:0", format!("'{ARENA}' is 'cpu:0;tpu:0'; {SHRINK}")),
         (ARENA, "", format!("'{ARENA}' is ''; {SHRINK}")),
         (ARENA, "cpu", format!("'{ARENA}' is 'cpu'; {SHRINK}")),
         (
@@ -85,6 +86,19 @@ fn values_of_parameters_are_checked() {
             "1:135: parameters[memory.enable_memory_arena_shrinkage].string_value: 'memory.enable_memory_arena_shrinkage' is set and 'enable_mem_arena' is off, so there is no arena to shrink (fix: remove one of the two)",
         ],
     );
+}
+
+#[test]
+fn arenas_of_gpus_are_named_and_left_out() {
+    let text = parameter("memory.enable_memory_arena_shrinkage", "cpu:0;gpu:0;gpu:1");
+    warned(
+        &text,
+        &[
+            "1:68: parameters[memory.enable_memory_arena_shrinkage].string_value: gpu:0, gpu:1 ignored: only cpu:0 has an arena here",
+        ],
+    );
+    let (config, _) = super::super::tests::parse(&text).expect("a warning");
+    assert_eq!(config.session.memory_arena, MemoryArena::Shrunk);
 }
 
 #[test]
