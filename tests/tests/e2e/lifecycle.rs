@@ -119,9 +119,8 @@ async fn a_version_replaced_fifty_times_at_a_thousand_requests_a_second_fails_no
     Ok(())
 }
 
-/// A model with so many bytes in its metadata: large, and quick to load.
-fn large_model(bytes: usize) -> Result<Vec<u8>> {
-    let mut model = Weights::Triple.onnx()?;
+/// The model with so many bytes in its metadata: large, and quick to load.
+fn enlarged(mut model: Vec<u8>, bytes: usize) -> Vec<u8> {
     let varint = |mut value: usize| {
         let mut encoded = Vec::new();
         while value >= 0x80 {
@@ -138,7 +137,7 @@ fn large_model(bytes: usize) -> Result<Vec<u8>> {
     model.extend(varint(head.len() + bytes));
     model.extend(head);
     model.resize(model.len() + bytes, b'x');
-    Ok(model)
+    model
 }
 
 #[tokio::test]
@@ -148,7 +147,7 @@ async fn a_large_model_that_is_copied_slowly_is_not_opened_before_it_is_whole() 
     let folder = scaler::add(&repository, MODEL, &Scaling::new("one", 10.0))?;
     let server = ServerOptions::new(&repository).start().await?;
     let start = server.log().mark();
-    let model = large_model(300 << 20)?;
+    let model = enlarged(Weights::Triple.onnx()?, 300 << 20);
     let places = [(MODEL, folder.path("2")), ("late", repository.path().join("late/1"))];
     for (name, folder) in places {
         let before = engine_loads(&server, name).await?;
@@ -202,40 +201,84 @@ async fn instances_come_and_go_without_a_load() -> Result<()> {
     Ok(())
 }
 
-/// Loads and unloads, or fails to load, so many times; the resident memory after each fiftieth time.
-async fn cycle(server: &Server, times: usize, status: u16) -> Result<Vec<u64>> {
-    let mut client = server.client();
-    let mut resident = Vec::new();
-    for done in 1..=times {
-        client.post("/v2/repository/models/fraud/load", "").await?.expect(status)?;
-        client.post("/v2/repository/models/fraud/unload", "").await?.expect(200)?;
-        if done % 50 == 0 {
-            eventually("what was unloaded to be freed", PATIENCE, async || {
-                let draining = server.metrics().await.ok()?.value("airlock_releases_draining", &[]);
-                (draining < 0.5).then_some(())
-            })
-            .await?;
-            resident.push(resident_bytes(server.pid())?);
-        }
-    }
-    Ok(resident)
+/// A load again and again.
+struct Cycle {
+    times: usize,
+    /// What each load is answered with.
+    status: u16,
+    /// Whether each load is followed by an unload.
+    unloads: bool,
 }
+
+impl Cycle {
+    /// The resident memory after each fiftieth time.
+    async fn run(&self, server: &Server) -> Result<Vec<u64>> {
+        let mut client = server.client();
+        let mut resident = Vec::new();
+        for done in 1..=self.times {
+            let loaded = client.post("/v2/repository/models/fraud/load", "").await?.expect(self.status)?;
+            if self.status == 400 {
+                ensure!(loaded.text().contains("output 'logit'"), "it fails for its shape: {}", loaded.text());
+            }
+            if self.unloads {
+                client.post("/v2/repository/models/fraud/unload", "").await?.expect(200)?;
+            }
+            if done % 50 == 0 {
+                eventually("what was unloaded to be freed", PATIENCE, async || {
+                    let draining = server.metrics().await.ok()?.value("airlock_releases_draining", &[]);
+                    (draining < 0.5).then_some(())
+                })
+                .await?;
+                resident.push(resident_bytes(server.pid())?);
+            }
+        }
+        Ok(resident)
+    }
+}
+
+/// What the file's names are, with an output of seven values where the file has one.
+const WRONG_SHAPE: &str = "max_batch_size: 0\n\
+    input { name: \"features\" data_type: TYPE_FP32 dims: [ -1, 8 ] }\n\
+    output { name: \"probability\" data_type: TYPE_FP32 dims: [ -1, 1 ] }\n\
+    output { name: \"logit\" data_type: TYPE_FP32 dims: [ -1, 7 ] }";
 
 #[tokio::test]
 async fn loading_and_unloading_keeps_no_memory() -> Result<()> {
     let repository = Repository::new()?;
     let folder = repository.add("fraud", |folder| folder.write("1/model.onnx", fixtures::model("fraud_mlp")?))?;
     let server = ServerOptions::new(&repository).flag("--model-control-mode", "explicit").start().await?;
-    for (times, status) in [(500, 200), (200, 400)] {
-        if status == 400 {
-            let wrong = "input { name: \"input__0\" data_type: TYPE_FP32 dims: 4 }\n\
-                         output { name: \"output__0\" data_type: TYPE_FP32 dims: 7 }";
-            folder.write("config.pbtxt", wrong)?;
+    let cycles = [
+        Cycle { times: 500, status: 200, unloads: true },
+        Cycle { times: 200, status: 400, unloads: true },
+        Cycle { times: 200, status: 400, unloads: false },
+    ];
+    for cycle in cycles {
+        if cycle.status == 400 {
+            folder.write("config.pbtxt", WRONG_SHAPE)?;
         }
-        let resident = cycle(&server, times, status).await?;
+        let resident = cycle.run(&server).await?;
         let (first, last) = (resident[0], *resident.last().context("measured")?);
-        ensure!(last <= first + first / 10, "{times} times with status {status}: {resident:?} bytes");
+        let Cycle { times, status, unloads } = cycle;
+        ensure!(
+            last <= first + first / 10,
+            "{times} times with status {status}, unloads {unloads}: {resident:?} bytes"
+        );
     }
+    server.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn loads_that_fail_keep_no_memory_of_a_large_file() -> Result<()> {
+    let repository = Repository::new()?;
+    let folder = repository
+        .add("fraud", |folder| folder.write("1/model.onnx", enlarged(fixtures::model("fraud_mlp")?, 16 << 20)))?;
+    folder.write("config.pbtxt", WRONG_SHAPE)?;
+    let server = ServerOptions::new(&repository).flag("--model-control-mode", "explicit").start().await?;
+    let before = resident_bytes(server.pid())?;
+    let resident = Cycle { times: 50, status: 400, unloads: false }.run(&server).await?;
+    let last = *resident.last().context("measured")?;
+    ensure!(last <= before + (16 << 20), "{before} bytes before, {last} after: as much as the file is left");
     server.stop().await?;
     Ok(())
 }

@@ -3,9 +3,9 @@
 //! priorities. The [`Table`] decides and knows neither threads nor models; the [`RateLimiter`] around it hands out
 //! [`Permit`]s.
 //!
-//! Nobody blocks: who does not get a permit at once is handed one later, on the thread that gave the resources back, and
-//! may give it back unused. The limiter's lock is a leaf: nothing is called while it is held, and permits are given back
-//! while no batcher's lock is.
+//! Nobody blocks: who does not get a permit at once is handed one later, on the thread that made it possible (it gave
+//! resources back, stopped asking, left, or came and raised a total), and may give it back unused. The limiter's lock is a
+//! leaf: nothing is called while it is held, and permits are given back and handed out while no batcher's lock is.
 
 mod gate;
 mod table;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::{RateLimit, RateScope};
 
-pub(crate) use gate::Gate;
+pub(crate) use gate::{Gate, Leftover};
 use table::{MemberId, Table};
 
 /// The resources of the process and who holds them. Clones share them.
@@ -74,21 +74,37 @@ impl RateLimiter {
     /// # Errors
     /// [`RateLimitError`] when it could never run.
     pub(crate) fn join(&self, limit: &RateLimit, delivery: Delivery) -> Result<Member, RateLimitError> {
-        let mut limiter = self.lock();
-        let id = limiter.table.join(limit)?;
-        limiter.deliveries.insert(id, delivery);
+        let (id, handout) = {
+            let mut limiter = self.lock();
+            let id = limiter.table.join(limit)?;
+            limiter.deliveries.insert(id, delivery);
+            (id, self.grant(&mut limiter))
+        };
+        // It may need more of a resource than anybody before, so that there is more of it now.
+        drop(handout);
         Ok(Member { limiter: self.clone(), id })
     }
 
     /// Gives a member's resources back, then hands out the permits that this has made possible.
     fn give_back(&self, id: MemberId) {
-        let is_delivering = {
+        let handout = {
             let mut limiter = self.lock();
             limiter.table.give_back(id);
-            let granted = limiter.table.grant();
-            limiter.granted.extend(granted);
-            std::mem::replace(&mut limiter.is_delivering, true)
+            self.grant(&mut limiter)
         };
+        drop(handout);
+    }
+
+    /// Sets aside what waiting members can have now. To be called after whatever can make that more.
+    fn grant(&self, limiter: &mut Limiter) -> Option<Handout> {
+        let granted = limiter.table.grant();
+        limiter.granted.extend(granted);
+        (!limiter.granted.is_empty()).then(|| Handout { limiter: self.clone() })
+    }
+
+    /// Delivers what has been granted, unless a thread is at it.
+    fn hand_out(&self) {
+        let is_delivering = std::mem::replace(&mut self.lock().is_delivering, true);
         while !is_delivering && let Some((id, delivery)) = self.next_delivery() {
             let permit = Permit { limiter: self.clone(), id };
             match delivery {
@@ -112,6 +128,7 @@ impl RateLimiter {
 }
 
 /// An instance among those that share resources; dropping it takes it out. What it holds it gives back by its permits.
+/// Drop it while no batcher's lock is held.
 pub(crate) struct Member {
     limiter: RateLimiter,
     id: MemberId,
@@ -124,9 +141,11 @@ impl Member {
         is_granted.then(|| Permit { limiter: self.limiter.clone(), id: self.id })
     }
 
-    /// Asks no more.
-    pub(crate) fn withdraw(&self) {
-        self.limiter.lock().table.withdraw(self.id);
+    /// Asks no more; what was set aside for it is others' now.
+    pub(crate) fn withdraw(&self) -> Option<Handout> {
+        let mut limiter = self.limiter.lock();
+        limiter.table.withdraw(self.id);
+        self.limiter.grant(&mut limiter)
     }
 }
 
@@ -135,8 +154,21 @@ impl Drop for Member {
         let mut limiter = self.limiter.lock();
         limiter.table.leave(self.id);
         let delivery = limiter.deliveries.remove(&self.id);
+        let handout = self.limiter.grant(&mut limiter);
         drop(limiter);
-        drop(delivery);
+        drop((delivery, handout));
+    }
+}
+
+/// Permits that have been granted and are to be delivered, which dropping it does; drop it while no batcher's lock is held.
+#[must_use]
+pub(crate) struct Handout {
+    limiter: RateLimiter,
+}
+
+impl Drop for Handout {
+    fn drop(&mut self) {
+        self.limiter.hand_out();
     }
 }
 

@@ -7,7 +7,7 @@ use model::ModelInstance;
 use tokio::runtime::Handle;
 
 use crate::handle::{BatchHandle, StartError, slot};
-use crate::state::{State, WorkerState};
+use crate::state::{InstanceSlot, State, WorkerState};
 
 impl BatchHandle {
     /// Instances that run batches, or would if there were any.
@@ -23,7 +23,9 @@ impl BatchHandle {
     pub fn add_instances(&self, instances: Vec<Box<dyn ModelInstance>>) -> Result<(), StartError> {
         let shared = &self.owner.shared;
         for instance in instances {
-            let index = shared.lock().place(instance);
+            let (index, vacated) = shared.lock().place(instance);
+            // Its gate leaves the rate limiter, which may call other batchers.
+            drop(vacated);
             let needs_worker = shared.lock().pace.needs_workers();
             if needs_worker {
                 // The slot stays: in inline mode, requests use it without a worker.
@@ -53,19 +55,18 @@ impl State {
         self.slots.iter().enumerate().filter(|(_, slot)| !slot.is_retired).map(|(index, _)| index)
     }
 
-    /// Puts an instance into a slot that is vacant, or a new one.
-    fn place(&mut self, instance: Box<dyn ModelInstance>) -> usize {
+    /// Puts an instance into a slot that is vacant, or a new one; returns what was in it, to be dropped without the lock.
+    fn place(&mut self, instance: Box<dyn ModelInstance>) -> (usize, Option<InstanceSlot>) {
         let has_workers = self.pace.needs_workers();
-        let is_vacant =
-            |slot: &crate::state::InstanceSlot| slot.is_vacant() && (!has_workers || slot.worker == WorkerState::Ended);
+        let is_vacant = |slot: &InstanceSlot| slot.is_vacant() && (!has_workers || slot.worker == WorkerState::Ended);
         match self.slots.iter().position(is_vacant) {
             Some(index) => {
-                self.slots[index] = slot(instance);
-                index
+                let vacated = std::mem::replace(&mut self.slots[index], slot(instance));
+                (index, Some(vacated))
             }
             None => {
                 self.slots.push(slot(instance));
-                self.slots.len() - 1
+                (self.slots.len() - 1, None)
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::mode::{Mode, Pace};
 use crate::order::Order;
 use crate::outputs::Batches;
 use crate::queue::{Batch, BatchQueue, ShapeKey, Ticket};
-use crate::rate_limit::{Gate, Permit};
+use crate::rate_limit::{Gate, Leftover, Permit};
 use crate::report::{BatchError, BatchObserver, DropReason};
 use crate::rerun::Reruns;
 use crate::runner::{Lease, Work};
@@ -119,8 +119,8 @@ pub(crate) struct Turn {
 #[must_use]
 pub(crate) struct Echo {
     waker: Option<Waker>,
-    /// Permits that nothing is to run with. They go to other models, whose locks are taken for that.
-    unused: Option<Box<[Permit]>>,
+    /// What the gates have no use for. It goes to other models, whose locks are taken for that.
+    unused: Option<Box<[Leftover]>>,
 }
 
 impl Echo {
@@ -202,7 +202,7 @@ impl State {
     /// Nothing is to run: nobody asks any more, and what is held goes back.
     fn close_gates(&mut self) -> Echo {
         let gates = self.slots.iter_mut().filter_map(|slot| slot.gate.as_mut());
-        let unused: Box<[Permit]> = gates.filter_map(Gate::close).collect();
+        let unused: Box<[Leftover]> = gates.filter_map(Gate::close).collect();
         Echo { waker: None, unused: Some(unused).filter(|unused| !unused.is_empty()) }
     }
 

@@ -19,8 +19,13 @@ struct Limited {
 
 /// A batcher whose instances need `needs[i]` of one resource; 0 needs nothing.
 fn start(limiter: &RateLimiter, mode: FakeMode, execution: Execution, needs: &[u32]) -> Limited {
+    start_with(limiter, mode, execution, needs.iter().map(|&need| limit(need)).collect())
+}
+
+/// A batcher with an instance for each limit.
+fn start_with(limiter: &RateLimiter, mode: FakeMode, execution: Execution, limits: Vec<RateLimit>) -> Limited {
     let control = FakeControl::default();
-    let instance = |_: &u32| Box::new(FakeInstance::new(mode, control.clone())) as Box<dyn ModelInstance>;
+    let instance = |_: &RateLimit| Box::new(FakeInstance::new(mode, control.clone())) as Box<dyn ModelInstance>;
     let handle = BatchHandle::start(BatcherSpec {
         name: "fake/1".to_owned(),
         signature: Arc::new(fake_signature()),
@@ -28,11 +33,8 @@ fn start(limiter: &RateLimiter, mode: FakeMode, execution: Execution, needs: &[u
         max_batch_size: 8,
         config: BatchingConfig::default(),
         execution,
-        instances: needs.iter().map(instance).collect(),
-        rate_limits: Some(RateLimits {
-            limiter: limiter.clone(),
-            limits: needs.iter().map(|&need| limit(need)).collect(),
-        }),
+        instances: limits.iter().map(instance).collect(),
+        rate_limits: Some(RateLimits { limiter: limiter.clone(), limits }),
         observer: Arc::new(Recorder::default()),
         held_until: 0,
     })
@@ -43,6 +45,13 @@ fn start(limiter: &RateLimiter, mode: FakeMode, execution: Execution, needs: &[u
 fn limit(need: u32) -> RateLimit {
     let resource = |count| RateResource { name: "r".into(), scope: RateScope::Device, count };
     RateLimit { resources: NonZeroU32::new(need).map(resource).into_iter().collect(), priority: NonZeroU32::MIN }
+}
+
+/// One of each.
+fn limit_of(names: &[&str]) -> RateLimit {
+    let resource =
+        |name: &&str| RateResource { name: (*name).into(), scope: RateScope::Global, count: NonZeroU32::MIN };
+    RateLimit { resources: names.iter().map(resource).collect(), priority: NonZeroU32::MIN }
 }
 
 fn held(limiter: &RateLimiter) -> u32 {
@@ -109,6 +118,27 @@ async fn who_leaves_or_expires_while_it_waits_gives_nobody_a_permit_too_few() {
     assert!(first.control.release());
     running.await.expect("no panic").expect("runs");
     assert_answers(&stayed.await.expect("no panic").expect("it is next"), 1, 2, 4);
+    assert_eq!(held(&limiter), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_free_resource_is_used_once_who_waited_ahead_for_more_has_expired() {
+    let limiter = RateLimiter::default();
+    let long = start_with(&limiter, FakeMode::Held, Execution::Worker, vec![limit_of(&["x"])]);
+    let [both, other] = [&["x", "y"][..], &["y"]]
+        .map(|names| start_with(&limiter, FakeMode::Inline, Execution::Inline, vec![limit_of(names)]));
+    let running = spawn(&long.handle, request(1, 2, 1));
+    until(|| long.control.held() == 1).await;
+    let expired = spawn(&both.handle, common::expiring(request(1, 2, 2), Duration::from_millis(5)));
+    until(|| both.handle.snapshot().queued_requests == 1).await;
+    let behind = spawn(&other.handle, request(1, 2, 3));
+    until(|| other.handle.snapshot().queued_requests == 1).await;
+    assert_eq!(expired.await.expect("no panic").expect_err("late"), BatchError::Expired);
+    let answer = tokio::time::timeout(Duration::from_secs(1), behind).await.expect("nobody waits ahead");
+    assert_answers(&answer.expect("no panic").expect("runs"), 1, 2, 3);
+    assert_eq!(long.control.held(), 1, "it still runs");
+    assert!(long.control.release());
+    running.await.expect("no panic").expect("runs");
     assert_eq!(held(&limiter), 0);
 }
 

@@ -13,7 +13,7 @@ use crate::check::{Served, check};
 use crate::classifier::{Labels, rewritten};
 use crate::file::FileSignature;
 use crate::instance::{CpuInstance, LoadedVersion};
-use crate::raw::CpuSession;
+use crate::raw::{CpuSession, return_free_memory};
 use crate::runtime::OrtRuntime;
 use crate::served::served;
 use crate::session_options::{self, message};
@@ -94,6 +94,17 @@ fn commit(mut builder: SessionBuilder, path: &Path) -> Result<(Session, Labels),
 
 impl ModelLoader for OrtLoader {
     fn load(&self, request: &LoadRequest<'_>) -> Result<LoadedModel, LoadError> {
+        let loaded = self.load_or_free(request);
+        if loaded.is_err() {
+            // The session that was made before the failure is freed by now, and no queue is stopped after it.
+            return_free_memory();
+        }
+        loaded
+    }
+}
+
+impl OrtLoader {
+    fn load_or_free(&self, request: &LoadRequest<'_>) -> Result<LoadedModel, LoadError> {
         let (session, mut labels) = self.open(request)?;
         let (config, version) = checked_version(request, &session)?;
         drop(session);

@@ -1,12 +1,21 @@
 //! The door of an instance that needs resources: open while it holds a permit. It belongs to the state of its batcher.
 
-use super::{Member, Permit};
+use super::{Handout, Member, Permit};
 
 /// See the module.
 pub(crate) struct Gate {
     member: Member,
     permit: Option<Permit>,
     is_asking: bool,
+}
+
+/// What a gate that closes leaves to others. It goes to other models, whose locks are taken for that: drop it while no
+/// batcher's lock is held.
+pub(crate) enum Leftover {
+    /// What it held.
+    Permit(#[expect(dead_code, reason = "it is there to be dropped")] Permit),
+    /// What was set aside while it asked.
+    Turn(#[expect(dead_code, reason = "it is there to be dropped")] Handout),
 }
 
 impl Gate {
@@ -39,11 +48,11 @@ impl Gate {
         self.permit.take()
     }
 
-    /// Nothing is to run: asks no more. What it held is to be dropped without the batcher's lock.
-    pub(crate) fn close(&mut self) -> Option<Permit> {
+    /// Nothing is to run: asks no more.
+    pub(crate) fn close(&mut self) -> Option<Leftover> {
         if std::mem::take(&mut self.is_asking) {
-            self.member.withdraw();
+            return self.member.withdraw().map(Leftover::Turn);
         }
-        self.permit.take()
+        self.permit.take().map(Leftover::Permit)
     }
 }

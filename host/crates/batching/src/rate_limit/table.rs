@@ -118,7 +118,9 @@ impl Table {
         }
     }
 
-    /// Gives what waiting members can have to them, and names them.
+    /// Gives what waiting members can have to them, and names them. To be called after every [`join`](Self::join),
+    /// [`leave`](Self::leave), [`withdraw`](Self::withdraw) and [`give_back`](Self::give_back): each can leave something
+    /// free that a waiting member needs.
     pub(super) fn grant(&mut self) -> Vec<MemberId> {
         let mut free = self.free();
         let mut granted = Vec::new();
