@@ -39,7 +39,8 @@ impl Loop {
         let Some(state) = self.models.get_mut(name) else { return };
         // A model that is new, or loaded on request, is taken whole: no unit of it is published while another is still
         // being copied.
-        let hold = (!state.tried || state.is_ordered()) && look.again.is_some();
+        let waits = look.again.is_some() || (state.is_ordered() && !look.restless.is_empty());
+        let hold = (!state.tried || state.is_ordered()) && waits;
         if let Some(until) = look.again {
             self.waiting.insert(name.clone(), until);
         }

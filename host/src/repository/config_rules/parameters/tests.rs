@@ -94,7 +94,7 @@ fn arenas_of_gpus_are_named_and_left_out() {
     warned(
         &text,
         &[
-            "1:68: parameters[memory.enable_memory_arena_shrinkage].string_value: gpu:0, gpu:1 ignored: only cpu:0 has an arena here",
+            "1:67: parameters[memory.enable_memory_arena_shrinkage].string_value: gpu:0, gpu:1 ignored: only cpu:0 has an arena here",
         ],
     );
     let (config, _) = super::super::tests::parse(&text).expect("a warning");
