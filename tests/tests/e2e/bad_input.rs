@@ -407,7 +407,7 @@ async fn a_half_copied_model_is_loaded_once_it_is_whole_and_never_before() -> Re
     let whole = Weights::Triple.onnx()?;
     let copy = folder.start_copy("2/model.onnx", &whole)?;
     server.log().wait_for(before, &["model=m", "part=version 2", "outcome=still_changing"]).await?;
-    assert_eq!(server.get("/v2/models/m/versions/2").await?.status, 404);
+    assert_eq!(server.get("/v2/models/m/versions/2").await?.status, 503, "it is known, and not whole");
     copy.finish()?;
     server.log().wait_for(before, &["message=published", "model=m", "part=version 2"]).await?;
     let answer = Scaled::read(&server.predict("m", scaler::body(X)).await?, X)?;
