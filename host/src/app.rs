@@ -263,6 +263,10 @@ struct Tools {
 
 fn workshop(settings: &Settings, tools: Tools) -> Workshop {
     let Tools { loader, sandbox, metrics, chores, loading } = tools;
+    let rate_limiter = settings.loading.rate_limit.limiter();
+    if let Some(limiter) = rate_limiter.clone() {
+        metrics.show_resources(move || limiter.resources());
+    }
     Workshop {
         loader,
         sandbox,
@@ -272,7 +276,7 @@ fn workshop(settings: &Settings, tools: Tools) -> Workshop {
         history: History::new(&settings.state_dir, settings.history_keep),
         loading,
         config_choice: settings.loading.config_choice.clone(),
-        rate_limiter: settings.loading.rate_limit.limiter(),
+        rate_limiter,
         defaults: ConfigDefaults::of(settings),
         load_retries: settings.loading.retries,
         headroom_bytes: settings.loading.headroom_bytes,

@@ -4,6 +4,7 @@
 mod inference;
 pub mod names;
 mod observations;
+mod resources;
 mod sandbox;
 mod triton;
 mod version;
@@ -16,6 +17,8 @@ use prometheus::{
 
 pub use inference::{BatchCounts, FailureReason, InferenceCounters, InferenceSnapshot, PhaseCounts, TimedCount};
 use observations::Observations;
+pub use resources::Resource;
+use resources::Resources;
 pub use sandbox::SandboxGauges;
 use sandbox::SandboxMetrics;
 pub use triton::TritonMetrics;
@@ -86,8 +89,12 @@ pub struct Metrics {
 
 fn registered<C: prometheus::core::Collector + Clone + 'static>(registry: &Registry, made: prometheus::Result<C>) -> C {
     let collector = made.expect("metric names and labels are consts of this file and valid");
-    registry.register(Box::new(collector.clone())).expect("each name is registered once");
+    registered_once(registry, collector.clone());
     collector
+}
+
+fn registered_once<C: prometheus::core::Collector + 'static>(registry: &Registry, collector: C) {
+    registry.register(Box::new(collector)).expect("each name is registered once");
 }
 
 fn plugin_counter(registry: &Registry) -> prometheus::CounterVec {
@@ -192,6 +199,12 @@ impl Metrics {
     /// When the encoder refuses a family, which would be a fault of this file.
     pub fn render(&self) -> prometheus::Result<String> {
         TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+
+    /// Shows, from now on, the resources that `read` tells of, as [`RateLimiter::resources`](batching::RateLimiter::resources)
+    /// does. Once per process.
+    pub fn show_resources(&self, read: impl Fn() -> Vec<Resource> + Send + Sync + 'static) {
+        registered_once(&self.registry, Resources::new(read));
     }
 
     /// Shows how many log lines have been dropped.

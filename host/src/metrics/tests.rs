@@ -1,3 +1,7 @@
+use std::time::Duration;
+
+use model::RateScope;
+
 use super::*;
 
 /// Every family a scrape shows once each has a child, with its type.
@@ -22,6 +26,7 @@ fn metric_names() {
     metrics.plugin_stage(&model, "preprocess", "inline");
     metrics.plugin_count(&model, "c", 1.0);
     metrics.plugin_observe(&model, "h", &[], 1.0);
+    metrics.show_resources(|| vec![("r".into(), RateScope::Global, 2, 1)]);
     let text = metrics.render().expect("encodes");
     let types: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     insta::assert_snapshot!(types.join("\n"), @r"
@@ -45,6 +50,8 @@ fn metric_names() {
     airlock_queue_drops_total counter
     airlock_queue_requests gauge
     airlock_queue_requests_limit gauge
+    airlock_rate_limiter_resource_in_use gauge
+    airlock_rate_limiter_resource_total gauge
     airlock_releases_draining gauge
     airlock_requests_in_flight gauge
     airlock_requests_total counter

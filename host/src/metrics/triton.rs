@@ -134,7 +134,7 @@ impl Collector for TritonSeries {
     }
 }
 
-fn label(name: &str, value: &str) -> LabelPair {
+pub(super) fn label(name: &str, value: &str) -> LabelPair {
     let mut label = LabelPair::default();
     label.set_name(name.to_owned());
     label.set_value(value.to_owned());
@@ -150,7 +150,7 @@ fn counter(labels: Vec<LabelPair>, value: u64) -> Metric {
     metric
 }
 
-fn gauge(labels: Vec<LabelPair>, value: f64) -> Metric {
+pub(super) fn gauge(labels: Vec<LabelPair>, value: f64) -> Metric {
     let mut gauge = Gauge::default();
     gauge.set_value(value);
     let mut metric = Metric::from_label(labels);
@@ -158,7 +158,7 @@ fn gauge(labels: Vec<LabelPair>, value: f64) -> Metric {
     metric
 }
 
-fn family((name, help): (&str, &str), kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
+pub(super) fn family((name, help): (&str, &str), kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
     let mut family = MetricFamily::default();
     family.set_name(name.to_owned());
     family.set_help(help.to_owned());
