@@ -122,9 +122,9 @@ impl App {
 
         let loading = LoadingFolder::new(&settings.state_dir);
         loading.clear();
-        let tools = Tools { loader, sandbox, metrics, chores: chores.clone(), loading };
+        let janitor = Janitor::start(chores.clone(), chore_receiver, Arc::clone(&registry), metrics.clone())?;
+        let tools = Tools { loader, sandbox, metrics, chores, loading };
         let workshop = Arc::new(workshop(settings, tools));
-        let janitor = Janitor::start(chores, chore_receiver, Arc::clone(&registry))?;
         let reconciler = Reconciler::start(ReconcilerParts {
             roots: settings.repositories.clone(),
             rescan: settings.rescan,

@@ -1,6 +1,8 @@
 //! Everything `/metrics` shows: the names as consts, the families, and the handles of one model version resolved once
 //! so that no request looks a label up. Owned by the app; others hold clones of the handles.
 
+mod departed;
+mod forget;
 mod inference;
 pub mod names;
 mod observations;
@@ -15,6 +17,8 @@ use prometheus::{
     exponential_buckets,
 };
 
+pub use departed::{Departed, SERIES_GRACE};
+use forget::Known;
 pub use inference::{BatchCounts, FailureReason, InferenceCounters, InferenceSnapshot, PhaseCounts, TimedCount};
 use observations::Observations;
 pub use resources::Resource;
@@ -55,6 +59,7 @@ impl SwapOutcome {
 #[derive(Clone)]
 pub struct Metrics {
     registry: Registry,
+    known: Known,
     triton: TritonSeries,
     non_finite: IntCounterVec,
     kserve: [HistogramVec; 3],
@@ -134,6 +139,7 @@ impl Metrics {
         };
         let version: &[&str] = &["model", "version"];
         let this = Self {
+            known: Known::default(),
             triton: registered(r, Ok(TritonSeries::new(triton))),
             non_finite: counters(
                 names::NON_FINITE,
@@ -220,11 +226,13 @@ impl Metrics {
 
     /// Counts an attempt to publish.
     pub fn swap(&self, model: &ModelName, outcome: SwapOutcome) {
+        let _known = self.known.note(model);
         self.swaps.with_label_values(&[model.as_str(), outcome.as_str()]).inc();
     }
 
     /// Counts a version loaded by the engine.
     pub fn engine_load(&self, model: &ModelName) {
+        let _known = self.known.note(model);
         self.engine_loads.with_label_values(&[model.as_str()]).inc();
     }
 

@@ -1,7 +1,7 @@
 //! Triton's series of each model version, read from its counters when somebody looks. A version's series appear when it is
 //! loaded and go with the last that uses it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use model::{ModelName, VersionNumber};
@@ -91,6 +91,12 @@ impl TritonSeries {
             *place = Arc::downgrade(&counters);
             counters
         })
+    }
+
+    /// Models of which a version's counters are in use.
+    pub(super) fn models(&self) -> BTreeSet<ModelName> {
+        let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        users.iter().filter(|(_, user)| user.strong_count() > 0).map(|((model, _), _)| model.clone()).collect()
     }
 
     fn present(&self) -> Vec<(Vec<LabelPair>, Arc<InferenceCounters>)> {
