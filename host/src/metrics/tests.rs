@@ -145,7 +145,7 @@ fn nothing_of_a_model_is_left_once_it_is_forgotten_and_others_keep_theirs() {
     assert_eq!(both, [gone.clone(), stays.clone()].into());
     let lines = |name: &str| metrics.render().expect("encodes").lines().filter(|line| line.contains(name)).count();
     let before = lines("\"stays\"");
-    metrics.forget(&[gone.clone()].into());
+    metrics.forget(&[gone].into());
     assert_eq!((lines("\"gone\""), lines("\"stays\"")), (0, before));
     assert_eq!(metrics.without_versions(), [stays.clone()].into());
     let _loaded = metrics.version(&stays, version);
