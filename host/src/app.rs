@@ -122,9 +122,9 @@ impl App {
 
         let loading = LoadingFolder::new(&settings.state_dir);
         loading.clear();
-        let tools = Tools { loader, sandbox, metrics, chores: chores.clone(), loading };
+        let janitor = Janitor::start(chores.clone(), chore_receiver, Arc::clone(&registry), metrics.clone())?;
+        let tools = Tools { loader, sandbox, metrics, chores, loading };
         let workshop = Arc::new(workshop(settings, tools));
-        let janitor = Janitor::start(chores, chore_receiver, Arc::clone(&registry))?;
         let reconciler = Reconciler::start(ReconcilerParts {
             roots: settings.repositories.clone(),
             rescan: settings.rescan,
@@ -263,6 +263,10 @@ struct Tools {
 
 fn workshop(settings: &Settings, tools: Tools) -> Workshop {
     let Tools { loader, sandbox, metrics, chores, loading } = tools;
+    let rate_limiter = settings.loading.rate_limit.limiter();
+    if let Some(limiter) = rate_limiter.clone() {
+        metrics.show_resources(move || limiter.resources());
+    }
     Workshop {
         loader,
         sandbox,
@@ -272,7 +276,7 @@ fn workshop(settings: &Settings, tools: Tools) -> Workshop {
         history: History::new(&settings.state_dir, settings.history_keep),
         loading,
         config_choice: settings.loading.config_choice.clone(),
-        rate_limiter: settings.loading.rate_limit.limiter(),
+        rate_limiter,
         defaults: ConfigDefaults::of(settings),
         load_retries: settings.loading.retries,
         headroom_bytes: settings.loading.headroom_bytes,

@@ -1,6 +1,6 @@
 //! The janitor: one thread that frees what nothing uses any more, so that no request pays for it. It stops the queue of
-//! a version whose last request is done, retires sandboxes and trims idle plugin instances. If it ended early, memory would
-//! be freed late; serving would not notice.
+//! a version whose last request is done, retires sandboxes, trims idle plugin instances, and forgets the metric series of
+//! models that are gone. If it ended early, memory would be freed late; serving would not notice.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,10 +11,14 @@ use batching::BatchHandle;
 use plugin::Plugin;
 use tokio::time::Instant;
 
+use crate::metrics::{Departed, Metrics};
 use crate::registry::{ModelRegistry, PluginSlot};
 
 /// How often idle plugin instances are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How often models that are gone are looked for.
+const DEPARTED_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Something to be done when there is time.
 pub enum Chore {
@@ -60,8 +64,9 @@ impl Janitor {
         chores: ChoreSender,
         receiver: Receiver<Chore>,
         registry: Arc<ModelRegistry>,
+        metrics: Metrics,
     ) -> std::io::Result<Self> {
-        let run = move || work(&receiver, &registry);
+        let run = move || work(&receiver, &registry, &metrics);
         let thread = std::thread::Builder::new().name("janitor".to_owned()).spawn(run)?;
         Ok(Self { chores, thread })
     }
@@ -75,12 +80,17 @@ impl Janitor {
     }
 }
 
-fn work(chores: &Receiver<Chore>, registry: &ModelRegistry) {
+fn work(chores: &Receiver<Chore>, registry: &ModelRegistry, metrics: &Metrics) {
     let mut swept = Instant::now();
+    let (mut departed, mut looked) = (Departed::default(), Instant::now());
     loop {
         if swept.elapsed() >= SWEEP_INTERVAL {
             sweep(registry);
             swept = Instant::now();
+        }
+        if looked.elapsed() >= DEPARTED_INTERVAL {
+            looked = Instant::now();
+            forget_departed(&mut departed, registry, metrics, looked);
         }
         match chores.recv_timeout(SWEEP_INTERVAL.saturating_sub(swept.elapsed())) {
             Ok(Chore::StopQueue(queue)) => {
@@ -102,5 +112,44 @@ fn sweep(registry: &ModelRegistry) {
                 generation.plugin.sweep(Instant::now());
             }
         }
+    }
+}
+
+/// Forgets the series of models that have been gone, with all their versions freed, for
+/// [`SERIES_GRACE`](crate::metrics::SERIES_GRACE).
+fn forget_departed(departed: &mut Departed, registry: &ModelRegistry, metrics: &Metrics, now: Instant) {
+    let mut gone = metrics.without_versions();
+    let map = registry.snapshot();
+    gone.retain(|name| !map.knows(name));
+    let due = departed.due(now, &gone);
+    if !due.is_empty() {
+        metrics.forget(&due);
+        tracing::debug!(models = due.len(), "the series of models that are gone are forgotten");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{ModelName, VersionNumber};
+
+    use super::*;
+    use crate::metrics::SERIES_GRACE;
+    use crate::registry::ServedModel;
+
+    #[test]
+    fn the_series_of_a_model_that_is_gone_and_drained_go_after_the_grace() {
+        let (registry, metrics, mut departed) = (ModelRegistry::default(), Metrics::new(), Departed::default());
+        let [gone, known, draining] = ["gone", "known", "draining"].map(|name| ModelName::new(name).expect("a name"));
+        let version = |name| metrics.version(name, VersionNumber::new(1).expect("not 0"));
+        let _busy = version(&draining);
+        drop([&gone, &known].map(version));
+        registry.publish(Arc::new(ServedModel::empty(known.clone())));
+        let start = Instant::now();
+        forget_departed(&mut departed, &registry, &metrics, start);
+        forget_departed(&mut departed, &registry, &metrics, start + SERIES_GRACE / 2);
+        let shows = |name: &ModelName| metrics.render().expect("encodes").contains(&format!("\"{name}\""));
+        assert!([&gone, &known, &draining].into_iter().all(shows), "a scraper may still want them");
+        forget_departed(&mut departed, &registry, &metrics, start + SERIES_GRACE);
+        assert_eq!([&gone, &known, &draining].map(shows), [false, true, true]);
     }
 }

@@ -328,6 +328,12 @@ impl ModelMap {
         self.models.values()
     }
 
+    /// Whether a model is known, if only as one that is being loaded.
+    #[must_use]
+    pub fn knows(&self, name: &ModelName) -> bool {
+        self.models.contains_key(name) || self.loading.contains(name)
+    }
+
     /// Finds a model.
     ///
     /// # Errors

@@ -1,9 +1,12 @@
 //! Everything `/metrics` shows: the names as consts, the families, and the handles of one model version resolved once
 //! so that no request looks a label up. Owned by the app; others hold clones of the handles.
 
+mod departed;
+mod forget;
 mod inference;
 pub mod names;
 mod observations;
+mod resources;
 mod sandbox;
 mod triton;
 mod version;
@@ -14,8 +17,12 @@ use prometheus::{
     exponential_buckets,
 };
 
+pub use departed::{Departed, SERIES_GRACE};
+use forget::Known;
 pub use inference::{BatchCounts, FailureReason, InferenceCounters, InferenceSnapshot, PhaseCounts, TimedCount};
 use observations::Observations;
+pub use resources::Resource;
+use resources::Resources;
 pub use sandbox::SandboxGauges;
 use sandbox::SandboxMetrics;
 pub use triton::TritonMetrics;
@@ -52,6 +59,7 @@ impl SwapOutcome {
 #[derive(Clone)]
 pub struct Metrics {
     registry: Registry,
+    known: Known,
     triton: TritonSeries,
     non_finite: IntCounterVec,
     kserve: [HistogramVec; 3],
@@ -86,8 +94,12 @@ pub struct Metrics {
 
 fn registered<C: prometheus::core::Collector + Clone + 'static>(registry: &Registry, made: prometheus::Result<C>) -> C {
     let collector = made.expect("metric names and labels are consts of this file and valid");
-    registry.register(Box::new(collector.clone())).expect("each name is registered once");
+    registered_once(registry, collector.clone());
     collector
+}
+
+fn registered_once<C: prometheus::core::Collector + 'static>(registry: &Registry, collector: C) {
+    registry.register(Box::new(collector)).expect("each name is registered once");
 }
 
 fn plugin_counter(registry: &Registry) -> prometheus::CounterVec {
@@ -127,6 +139,7 @@ impl Metrics {
         };
         let version: &[&str] = &["model", "version"];
         let this = Self {
+            known: Known::default(),
             triton: registered(r, Ok(TritonSeries::new(triton))),
             non_finite: counters(
                 names::NON_FINITE,
@@ -194,6 +207,12 @@ impl Metrics {
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 
+    /// Shows, from now on, the resources that `read` tells of, as [`RateLimiter::resources`](batching::RateLimiter::resources)
+    /// does. Once per process.
+    pub fn show_resources(&self, read: impl Fn() -> Vec<Resource> + Send + Sync + 'static) {
+        registered_once(&self.registry, Resources::new(read));
+    }
+
     /// Shows how many log lines have been dropped.
     pub fn show_log_lines_dropped(&self, count: u64) {
         self.log_lines_dropped.set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -207,11 +226,13 @@ impl Metrics {
 
     /// Counts an attempt to publish.
     pub fn swap(&self, model: &ModelName, outcome: SwapOutcome) {
+        let _known = self.known.note(model);
         self.swaps.with_label_values(&[model.as_str(), outcome.as_str()]).inc();
     }
 
     /// Counts a version loaded by the engine.
     pub fn engine_load(&self, model: &ModelName) {
+        let _known = self.known.note(model);
         self.engine_loads.with_label_values(&[model.as_str()]).inc();
     }
 

@@ -63,6 +63,11 @@ pub const KSERVE_PREDICT: &str = "request_predict_seconds";
 /// KServe's: time of postprocess.
 pub const KSERVE_POSTPROCESS: &str = "request_postprocess_seconds";
 
+/// How much there is of a resource that instances share.
+pub const RESOURCE_TOTAL: &str = "airlock_rate_limiter_resource_total";
+/// How much of it is held now.
+pub const RESOURCE_IN_USE: &str = "airlock_rate_limiter_resource_in_use";
+
 /// Triton's: requests that were answered.
 pub const NV_SUCCESS: &str = "nv_inference_request_success";
 /// Triton's: requests that failed, by reason.

@@ -1,7 +1,7 @@
 //! The histograms that plugins declare: one family, in which each plugin's histogram has the buckets that its plugin.toml
 //! names. One whose buckets change starts anew. Children are made when a client's request first writes to them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::ModelName;
@@ -39,6 +39,11 @@ impl Observations {
             *child = (bounds.to_vec(), histogram(model, name, bounds));
         }
         child.1.observe(value);
+    }
+
+    /// Forgets the histograms of these models.
+    pub(super) fn forget(&self, models: &BTreeSet<&str>) {
+        self.lock().retain(|(model, _), _| !models.contains(model.as_str()));
     }
 
     fn lock(&self) -> MutexGuard<'_, Children> {

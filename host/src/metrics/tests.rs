@@ -1,3 +1,7 @@
+use std::time::Duration;
+
+use model::RateScope;
+
 use super::*;
 
 /// Every family a scrape shows once each has a child, with its type.
@@ -22,6 +26,7 @@ fn metric_names() {
     metrics.plugin_stage(&model, "preprocess", "inline");
     metrics.plugin_count(&model, "c", 1.0);
     metrics.plugin_observe(&model, "h", &[], 1.0);
+    metrics.show_resources(|| vec![("r".into(), RateScope::Global, 2, 1)]);
     let text = metrics.render().expect("encodes");
     let types: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     insta::assert_snapshot!(types.join("\n"), @r"
@@ -45,6 +50,8 @@ fn metric_names() {
     airlock_queue_drops_total counter
     airlock_queue_requests gauge
     airlock_queue_requests_limit gauge
+    airlock_rate_limiter_resource_in_use gauge
+    airlock_rate_limiter_resource_total gauge
     airlock_releases_draining gauge
     airlock_requests_in_flight gauge
     airlock_requests_total counter
@@ -110,4 +117,53 @@ fn a_plugins_histogram_has_the_buckets_it_declares() {
         !text.contains(&series("size", "0.25")) && text.contains(&format!("{} 1\n", series("size", "4"))),
         "{text}"
     );
+}
+
+#[test]
+fn nothing_of_a_model_is_left_once_it_is_forgotten_and_others_keep_theirs() {
+    let metrics = Metrics::new();
+    let [gone, stays] = ["gone", "stays"].map(|name| ModelName::new(name).expect("a name"));
+    let version = VersionNumber::new(1).expect("not 0");
+    for model in [&gone, &stays] {
+        let handles = metrics.version(model, version);
+        handles.answered(None);
+        handles.answered(Some(ErrorCode::QueueFull));
+        handles.non_finite("y");
+        handles.kserve(Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        metrics.show_queue(model, version, &QueueGauges { requests: 0, limit: 1, inline: true });
+        metrics.show_generation(model, version, 1);
+        metrics.show_plugin(model, 1, 1);
+        metrics.swap(model, SwapOutcome::Published);
+        metrics.engine_load(model);
+        metrics.plugin_failure(model, "crashed");
+        metrics.plugin_dropped(model, "log_lines", 1);
+        metrics.plugin_stage(model, "preprocess", "inline");
+        metrics.plugin_count(model, "c", 1.0);
+        metrics.plugin_observe(model, "h", &[], 1.0);
+    }
+    let both = metrics.without_versions();
+    assert_eq!(both, [gone.clone(), stays.clone()].into());
+    let lines = |name: &str| metrics.render().expect("encodes").lines().filter(|line| line.contains(name)).count();
+    let before = lines("\"stays\"");
+    metrics.forget(&[gone].into());
+    assert_eq!((lines("\"gone\""), lines("\"stays\"")), (0, before));
+    assert_eq!(metrics.without_versions(), [stays.clone()].into());
+    let _loaded = metrics.version(&stays, version);
+    metrics.forget(&both);
+    assert!(lines("\"stays\"") >= before, "a version of it is loaded");
+}
+
+#[test]
+fn resources_are_shown_as_they_are_held_by_device() {
+    let metrics = Metrics::new();
+    metrics.show_resources(|| vec![("gpu\"0".into(), RateScope::Device, 4, 3), ("r".into(), RateScope::Global, 2, 0)]);
+    let text = metrics.render().expect("encodes");
+    for line in [
+        "airlock_rate_limiter_resource_total{device=\"cpu\",resource=\"gpu\\\"0\"} 4",
+        "airlock_rate_limiter_resource_total{device=\"global\",resource=\"r\"} 2",
+        "airlock_rate_limiter_resource_in_use{device=\"cpu\",resource=\"gpu\\\"0\"} 3",
+        "airlock_rate_limiter_resource_in_use{device=\"global\",resource=\"r\"} 0",
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line}: {text}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Triton's series of each model version, read from its counters when somebody looks. A version's series appear when it is
 //! loaded and go with the last that uses it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use model::{ModelName, VersionNumber};
@@ -93,6 +93,12 @@ impl TritonSeries {
         })
     }
 
+    /// Models of which a version's counters are in use.
+    pub(super) fn models(&self) -> BTreeSet<ModelName> {
+        let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        users.iter().filter(|(_, user)| user.strong_count() > 0).map(|((model, _), _)| model.clone()).collect()
+    }
+
     fn present(&self) -> Vec<(Vec<LabelPair>, Arc<InferenceCounters>)> {
         let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         let labels = |(model, version): &(ModelName, VersionNumber)| {
@@ -134,7 +140,7 @@ impl Collector for TritonSeries {
     }
 }
 
-fn label(name: &str, value: &str) -> LabelPair {
+pub(super) fn label(name: &str, value: &str) -> LabelPair {
     let mut label = LabelPair::default();
     label.set_name(name.to_owned());
     label.set_value(value.to_owned());
@@ -150,7 +156,7 @@ fn counter(labels: Vec<LabelPair>, value: u64) -> Metric {
     metric
 }
 
-fn gauge(labels: Vec<LabelPair>, value: f64) -> Metric {
+pub(super) fn gauge(labels: Vec<LabelPair>, value: f64) -> Metric {
     let mut gauge = Gauge::default();
     gauge.set_value(value);
     let mut metric = Metric::from_label(labels);
@@ -158,7 +164,7 @@ fn gauge(labels: Vec<LabelPair>, value: f64) -> Metric {
     metric
 }
 
-fn family((name, help): (&str, &str), kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
+pub(super) fn family((name, help): (&str, &str), kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
     let mut family = MetricFamily::default();
     family.set_name(name.to_owned());
     family.set_help(help.to_owned());

@@ -35,6 +35,7 @@ impl Metrics {
     /// The handles of one model version.
     #[must_use]
     pub fn version(&self, model: &ModelName, number: VersionNumber) -> VersionMetrics {
+        let _known = self.known.note(model);
         let version = number.to_string();
         let labels = [model.as_str(), &version];
         let stage = |name| self.stage.with_label_values(&[model.as_str(), &version, name]);

@@ -93,12 +93,13 @@ impl Host {
             },
         }));
         let (chores, chore_receiver) = chore_queue();
+        let janitor = Janitor::start(chores.clone(), chore_receiver, Arc::clone(&registry), metrics.clone());
         let workshop = Workshop {
             loader: Arc::new(loader),
             sandbox: Arc::clone(sandbox),
             runtime: Handle::current(),
             metrics,
-            chores: chores.clone(),
+            chores,
             history: History::new(state_dir, 2),
             loading: LoadingFolder::new(state_dir),
             rate_limiter: None,
@@ -111,7 +112,7 @@ impl Host {
             sample_timeout: PATIENCE,
             plugin_memory_bytes_max: sandbox.config().memory_bytes_max,
         };
-        let janitor = Janitor::start(chores, chore_receiver, Arc::clone(&registry)).expect("a thread");
+        let janitor = janitor.expect("a thread");
         let reconciler = Reconciler::start(ReconcilerParts {
             roots: vec![repository.to_path_buf()],
             rescan: Rescan {

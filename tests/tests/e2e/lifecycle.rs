@@ -218,7 +218,7 @@ impl Cycle {
         for done in 1..=self.times {
             let loaded = client.post("/v2/repository/models/fraud/load", "").await?.expect(self.status)?;
             if self.status == 400 {
-                ensure!(loaded.text().contains("output 'logit'"), "it fails for its shape: {}", loaded.text());
+                ensure!(loaded.text().contains("tensor 'logit'"), "it fails for its shape: {}", loaded.text());
             }
             if self.unloads {
                 client.post("/v2/repository/models/fraud/unload", "").await?.expect(200)?;
