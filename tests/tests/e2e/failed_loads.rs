@@ -1,9 +1,7 @@
 //! Loads that fail: what served before serves on, its plugin included, and everyone who waits hears what came of their
 //! own request.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use base64::Engine as _;
@@ -12,6 +10,8 @@ use serde_json::{Value, json};
 use tests::process::Signal;
 use tests::scaler::{self, Scaling, Weights};
 use tests::{ModelFolder, Repository, Server, ServerOptions, fixtures};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::modes::{add_sum, explicit, index, load, scaled};
 
@@ -178,27 +178,25 @@ async fn everyone_hears_what_came_of_their_own_request() -> Result<()> {
 }
 
 /// Writes to a file of a folder every 5 ms, so that it never comes to rest, until it is dropped.
-struct Restless(Arc<AtomicBool>);
+struct Restless(JoinHandle<()>);
 
 impl Restless {
     fn start(folder: &ModelFolder) -> Self {
-        let (stop, path) = (Arc::new(AtomicBool::new(false)), folder.path("1/train.log"));
-        let stopped = Arc::clone(&stop);
-        std::thread::spawn(move || {
+        let path = folder.path("1/train.log");
+        Self(tokio::spawn(async move {
             let mut text = String::new();
-            while !stopped.load(Ordering::Relaxed) {
+            loop {
                 text.push('x');
                 std::fs::write(&path, &text).expect("written");
-                std::thread::sleep(Duration::from_millis(5));
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
-        });
-        Self(stop)
+        }))
     }
 }
 
 impl Drop for Restless {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.abort();
     }
 }
 
