@@ -48,7 +48,7 @@ pub(crate) fn v2_binary(input: &[u8]) {
 fn infer(body: Result<InferBody, V2Error>) {
     let Ok(body) = body else { return };
     let spec = |name: &str| TensorSpec { name: name.into(), data_type: DataType::Fp32, shape: vec![-1, 2] };
-    let one = Signature { inputs: vec![spec("x")], outputs: vec![spec("y"), spec("w")] };
+    let one = Signature { inputs: vec![spec("x")], outputs: vec![spec("y"), spec("w")], optional_inputs: 0 };
     let two = Signature { inputs: vec![spec("x"), spec("z")], ..one.clone() };
     for signature in [one, two] {
         let context =

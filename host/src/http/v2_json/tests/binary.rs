@@ -23,7 +23,7 @@ fn input(name: &str, data_type: &str, shape: &str, size: usize) -> String {
 }
 
 fn raw(spec: TensorSpec, has_batch_dimension: bool, body: &[u8]) -> Result<Tensor, V2Error> {
-    let signature = Signature { inputs: vec![spec], outputs: Vec::new() };
+    let signature = Signature { inputs: vec![spec], ..Signature::default() };
     let body = InferBody::split(Bytes::copy_from_slice(body), Some("0"))?;
     let context = InferContext { has_batch_dimension, ..context(&signature) };
     let mut request = parse_infer(&body, &context)?;
