@@ -52,7 +52,7 @@ pub(crate) fn v2_binary(input: &[u8]) {
 fn infer(body: Result<InferBody, V2Error>) {
     let Ok(body) = body else { return };
     let spec = |name: &str| TensorSpec { name: name.into(), data_type: DataType::Fp32, shape: vec![-1, 2] };
-    let one = Signature { inputs: vec![spec("x")], outputs: vec![spec("y"), spec("w")] };
+    let one = Signature { inputs: vec![spec("x")], outputs: vec![spec("y"), spec("w")], optional_inputs: 0 };
     let two = Signature { inputs: vec![spec("x"), spec("z")], ..one.clone() };
     for signature in [one, two] {
         let context =
@@ -161,7 +161,7 @@ pub(crate) fn component(wasm: &[u8]) {
 pub(crate) fn grpc_infer(message: &[u8]) {
     let spec = |name: &str, data_type| TensorSpec { name: name.into(), data_type, shape: vec![-1, 2] };
     let inputs = vec![spec("x", DataType::Fp32), spec("s", DataType::Bytes), spec("i", DataType::Int8)];
-    let signature = Signature { inputs, outputs: vec![spec("y", DataType::Fp32)] };
+    let signature = Signature { inputs, outputs: vec![spec("y", DataType::Fp32)], ..Signature::default() };
     let context = DecodeContext { model: "m", signature: &signature };
     let Ok(message) = ModelInferRequest::decode(message) else { return };
     match decode_infer(message, &context) {

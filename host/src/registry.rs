@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use batching::{BatchHandle, StartError};
 use model::{
-    ErrorCode, InstanceFactory, LoadError, ModelConfig, ModelName, NonFinite, Padding, Signature, SignatureMismatch,
+    Assembly, ErrorCode, InstanceFactory, LoadError, ModelConfig, ModelName, NonFinite, Signature, SignatureMismatch,
     Tensor, VersionNumber,
 };
 use prometheus::IntGauge;
@@ -120,8 +120,8 @@ pub struct LoadedVersion {
     pub labels: Labels,
     /// Inputs and outputs.
     pub signature: Arc<Signature>,
-    /// How its requests share a batch; `None` where inputs are taken as they are sent.
-    pub padding: Option<Arc<Padding>>,
+    /// How its batches are put together; `None` where that is the requests' rows, one behind the other.
+    pub assembly: Option<Assembly>,
     /// Makes further instances.
     pub factory: Arc<dyn InstanceFactory>,
     /// Its queue and instances.
@@ -162,7 +162,7 @@ pub struct LoadedVersionParts {
     pub config: VersionConfig,
     pub labels: Labels,
     pub signature: Arc<Signature>,
-    pub padding: Option<Arc<Padding>>,
+    pub assembly: Option<Assembly>,
     pub factory: Arc<dyn InstanceFactory>,
     pub batch: BatchHandle,
     pub metrics: Arc<VersionMetrics>,
@@ -184,7 +184,7 @@ impl LoadedVersion {
             config: ArcSwap::from_pointee(parts.config),
             labels: parts.labels,
             signature: parts.signature,
-            padding: parts.padding,
+            assembly: parts.assembly,
             factory: parts.factory,
             batch: parts.batch,
             metrics: parts.metrics,
@@ -201,7 +201,7 @@ impl LoadedVersion {
     /// The first [`SignatureMismatch`].
     pub fn check_inputs(&self, inputs: Vec<Tensor>) -> Result<(Vec<Tensor>, u64), SignatureMismatch> {
         let (inputs, rows) = self.signature.check_inputs(inputs, self.max_request_rows)?;
-        self.padding.as_ref().map_or(Ok(()), |padding| padding.check(&inputs))?;
+        self.assembly.as_ref().map_or(Ok(()), |assembly| assembly.check(&inputs))?;
         Ok((inputs, rows))
     }
 

@@ -38,8 +38,11 @@ impl Correction {
         }
         let sides = [("input", &fitted.inputs, &config.inputs), ("output", &fitted.outputs, &config.outputs)];
         for (side, tensors, own) in sides {
-            if tensors != own && !(own.is_empty() && completion_is_enough) {
-                let elements = tensors.iter().map(|tensor| element(tensor, side, &declared.document)).collect();
+            let differs = tensors != own || side == "input" && has_needed_optional_input(config, file);
+            let is_completed = own.is_empty() && completion_is_enough;
+            if differs && !is_completed {
+                let written = |tensor: &TensorConfig| written(tensor, side, &declared.document);
+                let elements = tensors.iter().map(|tensor| element(tensor, written(tensor), file)).collect();
                 fields.push(FieldText { head: side.to_owned(), elements });
             }
         }
@@ -48,7 +51,7 @@ impl Correction {
         }
         let repeated = repeated_batch_dims(config, &fitted);
         let problem = problems.iter().cloned().chain(repeated).collect::<Vec<_>>().join("; ");
-        Some(Self { problem, fields, dropped: dropped(declared, &fitted) })
+        Some(Self { problem, fields, dropped: dropped(declared, &fitted, file) })
     }
 
     /// What disagrees.
@@ -98,6 +101,11 @@ impl fmt::Display for Correction {
     }
 }
 
+/// Whether an input is declared as optional that the file has no value for.
+fn has_needed_optional_input(config: &ModelConfig, file: &FileTensors) -> bool {
+    config.optional_inputs.iter().any(|name| !file.optional.iter().any(|spec| spec.name == *name))
+}
+
 /// Whether sides that are not declared may stay so: completion makes of them what is fitted, or is off.
 fn completion_fits(config: &ModelConfig, fitted: &Declaration, file: &FileTensors) -> bool {
     let side = |own: &[TensorConfig], right: &[TensorConfig]| if own.is_empty() { Vec::new() } else { right.to_vec() };
@@ -137,35 +145,41 @@ fn repeated_batch_dims(config: &ModelConfig, fitted: &Declaration) -> Vec<String
         .collect()
 }
 
-fn dropped(declared: &DeclaredConfig, fitted: &Declaration) -> Vec<&'static str> {
+fn dropped(declared: &DeclaredConfig, fitted: &Declaration, file: &FileTensors) -> Vec<&'static str> {
     let batches_no_more = fitted.max_batch_size == 0 && declared.model.max_batch_size > 0;
     let mut dropped = Vec::new();
     if batches_no_more && declared.document.0.has_field_by_name("dynamic_batching") {
         dropped.push("dynamic_batching");
     }
-    if declared.model.warmup.iter().any(|sample| !warms_up(sample, fitted)) {
+    if declared.model.warmup.iter().any(|sample| !warms_up(sample, fitted, file)) {
         dropped.push("model_warmup");
     }
     dropped
 }
 
 /// Whether a warm-up sample is one of the fitted inputs.
-fn warms_up(sample: &WarmupSample, fitted: &Declaration) -> bool {
+fn warms_up(sample: &WarmupSample, fitted: &Declaration, file: &FileTensors) -> bool {
+    let may_be_left_out = |declared: &TensorConfig| file.optional.iter().any(|spec| spec.name == declared.name);
+    let is_known = |name: &str| fitted.inputs.iter().any(|declared| *declared.name == *name);
     let fits = |declared: &TensorConfig| {
         let given = sample.inputs.iter().find(|input| input.name == declared.name);
-        given.is_some_and(|input| {
-            let same = |(&own, &given): (&i64, &u64)| own == -1 || u64::try_from(own) == Ok(given);
-            let dims_fit = input.dims.len() == declared.dims.len() && declared.dims.iter().zip(&input.dims).all(same);
-            input.data_type == declared.data_type && dims_fit
-        })
+        given.map_or_else(
+            || may_be_left_out(declared),
+            |input| {
+                let same = |(&own, &given): (&i64, &u64)| own == -1 || u64::try_from(own) == Ok(given);
+                let dims_fit =
+                    input.dims.len() == declared.dims.len() && declared.dims.iter().zip(&input.dims).all(same);
+                input.data_type == declared.data_type && dims_fit
+            },
+        )
     };
     sample.batch_size <= fitted.max_batch_size.max(1)
-        && sample.inputs.len() == fitted.inputs.len()
+        && sample.inputs.iter().all(|input| is_known(&input.name))
         && fitted.inputs.iter().all(fits)
 }
 
-/// One tensor as a block of protobuf text, with what else was written of it.
-fn element(tensor: &TensorConfig, side: &str, document: &ConfigDocument) -> String {
+/// One tensor as a block of protobuf text, with what else was `written` of it.
+fn element(tensor: &TensorConfig, written: Option<DynamicMessage>, file: &FileTensors) -> String {
     let mut parts = vec![
         format!("name: {}", quoted(&tensor.name)),
         format!("data_type: {}", tensor.data_type.config_name()),
@@ -174,7 +188,11 @@ fn element(tensor: &TensorConfig, side: &str, document: &ConfigDocument) -> Stri
     if let Some(shape) = &tensor.reshape {
         parts.push(format!("reshape {{ shape: {} }}", list_text(shape)));
     }
-    if let Some(written) = written(tensor, side, document) {
+    if let Some(written) = written {
+        let is_optional = written.get_field_by_name("optional").and_then(|flag| flag.as_bool()).unwrap_or(false);
+        if is_optional && file.optional.iter().any(|spec| spec.name == tensor.name) {
+            parts.push("optional: true".to_owned());
+        }
         let format = written.get_field_by_name("format").and_then(|format| format.as_enum_number());
         let name = ["FORMAT_NONE", "FORMAT_NHWC", "FORMAT_NCHW"].get(usize::try_from(format.unwrap_or(0)).unwrap_or(0));
         if let Some(name) = name.filter(|name| **name != "FORMAT_NONE" && tensor.dims.len() == 3) {

@@ -11,6 +11,7 @@ mod instances;
 mod labels;
 mod padding;
 mod parameters;
+mod ragged;
 mod rate_limit;
 mod scheduling;
 mod settings;
@@ -63,6 +64,7 @@ pub(super) fn build(
     config.backend = backend::read(&root, &mut rules);
     config.max_batch_size = settings::max_batch_size(&root, &mut rules);
     config.inputs = tensors::read(&root, tensors::Side::Input, &mut rules);
+    config.optional_inputs = tensors::flagged(&root, "optional");
     config.outputs = tensors::read(&root, tensors::Side::Output, &mut rules);
     tensors::check_declared(&root, config, &mut rules);
     config.batching = scheduling::read(&root, config.max_batch_size, &mut rules);
@@ -75,6 +77,7 @@ pub(super) fn build(
     parameters::read(&root, config, &mut rules);
     config.padding = padding::read(&root, &mut rules);
     padding::check(&root, config, &mut rules);
+    config.ragged = ragged::read(&root, config, &mut rules);
     config.warmup = warmup::read(&root, config, &mut rules);
     declared.labels = labels::read(&root, &mut rules);
     declared.checksums = agents::read(&root, &mut rules);

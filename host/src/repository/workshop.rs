@@ -197,7 +197,7 @@ impl Workshop {
         let started = Instant::now();
         let loaded = self.load_with_retries(&declared.model, &file, number);
         let loaded = loaded.map_err(|error| VersionError::new(declared, error))?;
-        let LoadedModel { config, signature, padding, instances, provider, factory, labels } = loaded;
+        let LoadedModel { config, signature, assembly, instances, provider, factory, labels } = loaded;
         self.metrics.engine_load(&config.name);
         let metrics = Arc::new(self.metrics.version(&config.name, number));
         metrics.inference().show_load(started.elapsed());
@@ -205,7 +205,7 @@ impl Workshop {
         let batch = BatchHandle::start(BatcherSpec {
             name: format!("{}/{number}", config.name),
             signature: Arc::clone(&signature),
-            padding: padding.clone(),
+            assembly: assembly.clone(),
             max_batch_size: config.max_batch_size,
             config: config.batching.clone(),
             execution: config.execution,
@@ -221,7 +221,7 @@ impl Workshop {
             config: VersionConfig { declared: Arc::clone(declared), completed: Arc::new(config) },
             labels: declared.labels.over(labels),
             signature,
-            padding,
+            assembly,
             factory,
             batch,
             metrics,

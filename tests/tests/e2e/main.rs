@@ -16,6 +16,7 @@ mod odd_files;
 mod padding;
 mod pair;
 mod plugin_log;
+mod ragged;
 mod refusals;
 mod serve;
 mod soak;

@@ -11,9 +11,9 @@ use batching::{
 };
 use bytes::Bytes;
 use model::{
-    BatchLayout, BatchOutput, BatchingConfig, Completion, CutOutput, DataType, EngineError, Execution, FilledInput,
-    FilledKind, ModelInstance, PaddedInput, PaddingConfig, RateLimit, RateResource, RateScope, Signature, Slot, Tensor,
-    TensorSpec,
+    Assembly, BatchLayout, BatchOutput, BatchingConfig, Completion, CutOutput, DataType, EngineError, Execution,
+    FilledInput, FilledKind, ModelInstance, PaddedInput, PaddingConfig, RateLimit, RateResource, RateScope, Signature,
+    Slot, Tensor, TensorSpec,
 };
 use tokio::time::Instant;
 
@@ -85,17 +85,17 @@ fn request(length: u64) -> InferenceRequest {
 
 fn start(case: Case) -> BatchHandle {
     let spec = |name: &str| TensorSpec { name: name.into(), data_type: DataType::Uint8, shape: vec![-1, -1] };
-    let mut signature = Signature { inputs: vec![spec("x")], outputs: vec![spec("y")] };
-    let mut padding = None;
+    let mut signature = Signature { inputs: vec![spec("x")], outputs: vec![spec("y")], ..Signature::default() };
+    let mut assembly = None;
     if case.is_padded {
         signature.inputs.push(spec("mask"));
         let (served, resolved) = padded().resolve(&signature, 8).expect("fits");
-        (signature, padding) = (served, Some(Arc::new(resolved)));
+        (signature, assembly) = (served, Some(Assembly::Padded(Arc::new(resolved))));
     }
     BatchHandle::start(BatcherSpec {
         name: "copy/1".to_owned(),
         signature: Arc::new(signature),
-        padding,
+        assembly,
         max_batch_size: 8,
         config: BatchingConfig::default(),
         execution: Execution::Inline,

@@ -4,11 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{BatchLayout, BatchOutput, EngineError, Moment, Slot, Tensor};
+use model::{AssembledBatch, BatchLayout, BatchOutput, EngineError, Moment, Request, Slot, Tensor, split_outputs};
 
 use crate::cell::lost;
-use crate::outputs::{Batches, check, split, write_layout};
-use crate::padded::{PaddedBatch, Request};
+use crate::outputs::{check, write_layout};
 use crate::queue::{Batch, Taken};
 use crate::rate_limit::Permit;
 use crate::report::{BatchReport, BatchTimes, Inferred};
@@ -21,8 +20,9 @@ pub(crate) struct Flight {
     /// Requests, and pieces of requests.
     passengers: Vec<Taken<Waiting>>,
     rows: u64,
-    /// `None` where inputs are taken as they are sent. A flight is moved about, so what few have is boxed.
-    padded: Option<Box<PaddedBatch>>,
+    /// `None` where a batch is the requests' rows, one behind the other. A flight is moved about, so what few have is
+    /// boxed.
+    assembled: Option<Box<AssembledBatch>>,
     /// What its instance needs in order to run; goes back with no lock held.
     permit: Option<Permit>,
     taken: Moment,
@@ -42,28 +42,27 @@ impl Flight {
     ) -> Self {
         let Batch { requests: passengers, rows, .. } = batch;
         let (written, withdrawn) = (taken, Vec::new());
-        Self { shared, index, passengers, rows, padded: None, permit, taken, written, is_counted: true, withdrawn }
+        Self { shared, index, passengers, rows, assembled: None, permit, taken, written, is_counted: true, withdrawn }
     }
 
     /// Writes the shapes of the batch's inputs.
     pub(crate) fn write_layout(&mut self, layout: &mut BatchLayout) {
-        let padding = self.shared.padding.as_ref();
-        self.padded = padding.map(|padding| Box::new(PaddedBatch::new(padding, self.requests())));
-        let first = self.passengers.first().map_or(&[][..], |passenger| &passenger.item.inputs);
-        match &self.padded {
+        let assembly = self.shared.assembly.as_ref();
+        self.assembled = assembly.map(|assembly| Box::new(assembly.batch(self.requests())));
+        match &self.assembled {
             None => {
-                let rows = (self.shared.batches == Batches::Rows).then_some(self.rows);
-                write_layout(layout, first, rows);
+                let first = self.passengers.first().map_or(&[][..], |passenger| &passenger.item.inputs);
+                write_layout(layout, first, self.shared.rows(self.rows));
             }
-            Some(padded) => padded.write_layout(layout, first, self.rows),
+            Some(assembled) => assembled.write_layout(layout, &self.requests(), self.rows),
         }
     }
 
     /// Writes the inputs themselves. A device may take long then: only requests that may have to run again keep theirs.
     pub(crate) fn write(&mut self, slot: &mut dyn Slot) {
-        match &self.padded {
+        match &self.assembled {
             None => self.write_rows(slot),
-            Some(padded) => padded.write(slot, &self.requests()),
+            Some(assembled) => assembled.write(slot, &self.requests()),
         }
         if let [alone] = &mut self.passengers[..] {
             alone.item.inputs = Vec::new();
@@ -87,11 +86,10 @@ impl Flight {
     /// Each request's outputs, as it would have them alone.
     fn split(&self, outputs: Vec<Tensor>) -> Vec<Vec<Tensor>> {
         let rows: Vec<u64> = self.passengers.iter().map(|passenger| passenger.rows).collect();
-        let mut answers = split(outputs, &rows);
-        if let Some(padded) = &self.padded {
-            answers.iter_mut().enumerate().for_each(|(request, outputs)| padded.cut(request, outputs));
+        match &self.assembled {
+            None => split_outputs(outputs, &rows),
+            Some(assembled) => assembled.split(outputs, &rows),
         }
-        answers
     }
 
     /// The batch has failed: who was alone in it has failed, and so have the other pieces of that request, which are not
@@ -176,12 +174,9 @@ pub(crate) struct Landed {
 
 impl Landed {
     pub(crate) fn new(flight: Flight, outcome: Result<BatchOutput, EngineError>) -> Self {
-        let Shared { signature, batches, .. } = &*flight.shared;
-        let outcome = outcome.and_then(|output| {
-            let outputs = check(output, signature, flight.rows, *batches)?;
-            flight.padded.as_ref().map_or(Ok(()), |padded| padded.check(&outputs))?;
-            Ok(outputs)
-        });
+        let shared = &flight.shared;
+        let outcome = outcome
+            .and_then(|output| check(output, &shared.signature, shared.rows(flight.rows), flight.assembled.as_deref()));
         let report = BatchReport { failed: outcome.is_err(), ..flight.report(flight.compute()) };
         Self { flight, outcome, report }
     }

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use model::{
-    BatchLayout, BatchingConfig, BatchingConfigError, Execution, ModelInstance, Padding, RateLimit, Signature,
+    Assembly, BatchLayout, BatchingConfig, BatchingConfigError, Execution, ModelInstance, RateLimit, Signature,
 };
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -31,8 +31,8 @@ pub struct BatcherSpec {
     pub name: String,
     /// The version's inputs and outputs, as requests bring and get them.
     pub signature: Arc<Signature>,
-    /// How requests of different lengths share a batch; `None` where inputs are taken as they are sent.
-    pub padding: Option<Arc<Padding>>,
+    /// How batches are put together; `None` where that is the requests' rows, one behind the other.
+    pub assembly: Option<Assembly>,
     /// Most rows of a batch; 0 where the model does not batch.
     pub max_batch_size: u32,
     /// How requests wait and are gathered.
@@ -273,7 +273,7 @@ fn assemble(spec: BatcherSpec) -> Shared {
     Shared {
         name: spec.name,
         signature: spec.signature,
-        padding: spec.padding,
+        assembly: spec.assembly,
         batches: if spec.max_batch_size == 0 { Batches::Nothing } else { Batches::Rows },
         piece_rows: NonZeroU64::new(spec.max_batch_size.into()).filter(|_| spec.config.split_large_requests),
         order: spec.config.preserve_ordering.then(Arc::default),

@@ -14,7 +14,6 @@ mod handle;
 mod mode;
 mod order;
 mod outputs;
-mod padded;
 mod queue;
 mod rate_limit;
 mod report;

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 /// A request for a batcher.
 #[derive(Clone, Debug)]
 pub struct InferenceRequest {
-    /// Tensors as `Signature::check_inputs` returned them: checked and in the signature's order. Where the model pads, they
-    /// have passed `Padding::check` too.
+    /// Tensors as `Signature::check_inputs` returned them: checked and in the signature's order. Where the model has
+    /// an `Assembly`, they have passed its check too.
     pub inputs: Vec<Tensor>,
     /// Rows as `Signature::check_inputs` returned them; 1 where the model does not batch. More than `max_batch_size` run
     /// in pieces where the configuration says `split_large_requests` (at most `ModelConfig::max_request_rows`), and in one

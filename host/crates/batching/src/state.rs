@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use model::{BatchLayout, BatchingConfig, ModelInstance, Moment, Padding, Signature, Tensor};
+use model::{Assembly, BatchLayout, BatchingConfig, ModelInstance, Moment, Signature, Tensor};
 use tokio::time::Instant;
 
 use crate::cell::Reply;
@@ -29,8 +29,8 @@ pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) signature: Arc<Signature>,
     pub(crate) batches: Batches,
-    /// `None` where inputs are taken as they are sent.
-    pub(crate) padding: Option<Arc<Padding>>,
+    /// `None` where a batch is the requests' rows, one behind the other.
+    pub(crate) assembly: Option<Assembly>,
     pub(crate) config: BatchingConfig,
     /// Most rows of a piece; `None` where requests are never cut.
     pub(crate) piece_rows: Option<NonZeroU64>,
@@ -275,6 +275,11 @@ impl InstanceSlot {
 }
 
 impl Shared {
+    /// What a batch of `rows` rows has of them: `None` where the model does not batch.
+    pub(crate) fn rows(&self, rows: u64) -> Option<u64> {
+        (self.batches == Batches::Rows).then_some(rows)
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -292,8 +297,8 @@ impl Shared {
         if self.batches == Batches::Nothing {
             return ShapeKey::default();
         }
-        if let Some(padding) = &self.padding {
-            return ShapeKey::new(&padding.key(inputs));
+        if let Some(assembly) = &self.assembly {
+            return ShapeKey::new(&assembly.key(inputs));
         }
         let mut free = Vec::new();
         for (spec, input) in self.signature.inputs.iter().zip(inputs) {

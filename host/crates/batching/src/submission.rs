@@ -4,14 +4,13 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use model::{Moment, Tensor, TimeoutAction};
+use model::{Moment, Tensor, TimeoutAction, split_tensors};
 use tokio::time::{Instant, timeout_at};
 
 use crate::cell::{Outcome, Reply, RequestCell, Signal};
 use crate::gather::Gather;
 use crate::mode::Mode;
 use crate::order::Order;
-use crate::outputs::cut;
 use crate::queue::{Arrival, Piece, Ticket};
 use crate::report::{BatchError, DropReason, InferenceRequest};
 use crate::state::{Echo, Shared, Turn, Waiting};
@@ -208,7 +207,7 @@ fn cut_into_pieces(
     let gather = Arc::new(Gather::new(reply, counts.len()));
     let reply = |number| Reply::piece(Arc::clone(&gather), number);
     let piece = |(number, (&rows, inputs))| Piece { rows, item: Waiting { reply: reply(number), inputs } };
-    let mut pieces = (0..).zip(counts.iter().zip(cut(inputs, &counts))).map(piece);
+    let mut pieces = (0..).zip(counts.iter().zip(split_tensors(inputs, &counts))).map(piece);
     let first = pieces.next().expect("a request that is larger than a piece has pieces");
     (first, pieces.collect())
 }

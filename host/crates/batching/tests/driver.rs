@@ -263,7 +263,7 @@ async fn a_batcher_without_an_instance_does_not_start() {
     let error = BatchHandle::start(BatcherSpec {
         name: "fake/1".to_owned(),
         signature: Arc::new(fake_signature()),
-        padding: None,
+        assembly: None,
         max_batch_size: 8,
         config: BatchingConfig::default(),
         execution: Execution::Inline,

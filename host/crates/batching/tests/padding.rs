@@ -10,9 +10,9 @@ use batching::{BatchError, BatchHandle, BatcherSpec, InferenceRequest, Inferred}
 use bytes::Bytes;
 use common::{Recorder, spawn};
 use model::{
-    BatchLayout, BatchOutput, BatchingConfig, Boundaries, Buckets, Completion, CutOutput, DataType, EngineError,
-    Execution, FilledInput, FilledKind, ModelInstance, PadTo, PaddedInput, PaddingConfig, Signature, Slot, Tensor,
-    TensorSpec,
+    Assembly, BatchLayout, BatchOutput, BatchingConfig, Boundaries, Buckets, Completion, CutOutput, DataType,
+    EngineError, Execution, FilledInput, FilledKind, ModelInstance, PadTo, PaddedInput, PaddingConfig, Signature, Slot,
+    Tensor, TensorSpec,
 };
 use proptest::prelude::*;
 
@@ -33,6 +33,7 @@ fn signature() -> Signature {
             spec("length", DataType::Uint64, &[-1]),
         ],
         outputs: vec![spec("y", DataType::Uint8, &[-1, -1]), spec("total", DataType::Uint64, &[-1])],
+        optional_inputs: 0,
     }
 }
 
@@ -121,7 +122,7 @@ impl Bench {
         let handle = BatchHandle::start(BatcherSpec {
             name: "summing/1".to_owned(),
             signature: Arc::new(signature.clone()),
-            padding: Some(Arc::new(padding)),
+            assembly: Some(Assembly::Padded(Arc::new(padding))),
             max_batch_size: MAX_BATCH_SIZE,
             config: BatchingConfig { split_large_requests: true, ..BatchingConfig::default() },
             execution: Execution::Inline,

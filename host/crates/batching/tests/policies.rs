@@ -183,7 +183,7 @@ async fn a_batcher_whose_configuration_contradicts_itself_does_not_start() {
     let error = BatchHandle::start(BatcherSpec {
         name: "fake/1".to_owned(),
         signature: Arc::new(fake_signature()),
-        padding: None,
+        assembly: None,
         max_batch_size: 8,
         config: setup.config(),
         execution: Execution::Worker,

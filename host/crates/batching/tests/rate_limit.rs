@@ -29,7 +29,7 @@ fn start_with(limiter: &RateLimiter, mode: FakeMode, execution: Execution, limit
     let handle = BatchHandle::start(BatcherSpec {
         name: "fake/1".to_owned(),
         signature: Arc::new(fake_signature()),
-        padding: None,
+        assembly: None,
         max_batch_size: 8,
         config: BatchingConfig::default(),
         execution,
@@ -172,7 +172,7 @@ async fn a_batcher_that_could_never_run_does_not_start() {
     let error = BatchHandle::start(BatcherSpec {
         name: "fake/1".to_owned(),
         signature: Arc::new(fake_signature()),
-        padding: None,
+        assembly: None,
         max_batch_size: 8,
         config: BatchingConfig::default(),
         execution: Execution::Inline,

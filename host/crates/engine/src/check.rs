@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use model::{DataType, LoadError, ModelConfig, Signature, TensorConfig, TensorSpec, display_shape};
 
+mod ragged;
+
 use crate::file::{FileSignature, FileTensor, FileTensorKind};
 use crate::raw::Side;
 use crate::reshape::Reshape;
@@ -15,6 +17,8 @@ pub(crate) struct Served {
     pub(crate) signature: Signature,
     pub(crate) input_reshapes: Vec<Option<Reshape>>,
     pub(crate) output_reshapes: Vec<Option<Reshape>>,
+    /// By output: whether it has a row for each row of a batch.
+    pub(crate) outputs_have_rows: Vec<bool>,
 }
 
 impl Side {
@@ -26,40 +30,68 @@ impl Side {
     }
 }
 
-/// Checks `file` against `config`. Every input is served, and of the outputs those that the configuration declares, or
-/// all where it declares none; both in the file's order. A declared shape is the one served, since it may be stricter.
+/// Checks `file` against `config`. Every input is served that the file needs, then those with values in the file that the
+/// configuration declares as optional, and of the outputs those that it declares, or all where it declares none; all in
+/// the file's order. A declared shape is the one served, since it may be stricter.
 ///
 /// # Errors
 /// [`LoadError::Mismatch`] with every disagreement, or [`LoadError::Unsupported`] for what v2 cannot carry.
 pub(crate) fn check(config: &ModelConfig, file: &FileSignature) -> Result<Served, LoadError> {
+    refuse_batches_of_optional_inputs(config)?;
     let mut problems = Vec::new();
     count_inputs(config, file, &mut problems);
-    let inputs = Declared { config, side: Side::Input, tensors: &config.inputs, file: &file.inputs };
-    let outputs = Declared { config, side: Side::Output, tensors: &config.outputs, file: &file.outputs };
+    let candidates: Vec<&FileTensor> = file.inputs.iter().chain(&file.optional).collect();
+    let inputs = Declared { config, side: Side::Input, tensors: &config.inputs, file: candidates };
+    let outputs =
+        Declared { config, side: Side::Output, tensors: &config.outputs, file: file.outputs.iter().collect() };
     let served_outputs: Vec<&FileTensor> = file.outputs.iter().filter(|tensor| outputs.serves(tensor)).collect();
-    let served_inputs: Vec<&FileTensor> = file.inputs.iter().collect();
+    let optional: Vec<_> =
+        file.optional.iter().filter(|tensor| config.optional_inputs.contains(&tensor.name)).collect();
+    let served_inputs: Vec<&FileTensor> = file.inputs.iter().chain(optional.iter().copied()).collect();
     refuse_unsupported(config, &served_inputs, &served_outputs)?;
 
+    inputs.check_generated(&mut problems);
     let input_specs = inputs.specs(&served_inputs, &mut problems);
     let output_specs = outputs.specs(&served_outputs, &mut problems);
     if !problems.is_empty() {
-        return Err(LoadError::Mismatch { problems, file: Some(Box::new(file.tensors())) });
+        // No declaration of tensors alone makes a ragged batch right.
+        let file = config.ragged.is_empty().then(|| Box::new(file.tensors()));
+        return Err(LoadError::Mismatch { problems, file });
     }
     Ok(Served {
-        signature: Signature { inputs: input_specs, outputs: output_specs },
+        outputs_have_rows: output_specs.iter().map(|spec| !config.ragged.scattered.contains_key(&spec.name)).collect(),
+        signature: Signature { inputs: input_specs, optional_inputs: optional.len(), outputs: output_specs },
         input_reshapes: served_inputs.into_iter().map(|tensor| inputs.reshape(tensor)).collect(),
         output_reshapes: served_outputs.into_iter().map(|tensor| outputs.reshape(tensor)).collect(),
     })
 }
 
 fn count_inputs(config: &ModelConfig, file: &FileSignature, problems: &mut Vec<String>) {
-    let (expected, provided) = (config.inputs.len(), file.inputs.len());
-    if expected != 0 && expected != provided {
+    let is_required = |tensor: &&TensorConfig| !config.optional_inputs.contains(&tensor.name);
+    let declared = config.inputs.iter().filter(is_required).count();
+    let (expected, provided) = (declared + config.ragged.generated.len(), file.inputs.len());
+    if !config.inputs.is_empty() && expected != provided {
         problems.push(format!(
             "unable to load model '{}', configuration expects {expected} inputs, model provides {provided}",
             config.name
         ));
     }
+}
+
+/// Optional inputs of a model that batches, which only completion from the file can have made it do by now. What else
+/// differs then follows from that.
+fn refuse_batches_of_optional_inputs(config: &ModelConfig) -> Result<(), LoadError> {
+    if config.max_batch_size == 0 || config.optional_inputs.is_empty() {
+        return Ok(());
+    }
+    let told = |name: &Arc<str>| {
+        format!(
+            "unable to load model '{}', optional input '{name}' is not supported for models that support batching; declare \
+             inputs and outputs, so that no max_batch_size is filled in",
+            config.name
+        )
+    };
+    Err(LoadError::Mismatch { problems: config.optional_inputs.iter().map(told).collect(), file: None })
 }
 
 /// All that v2 cannot carry among what would be served.
@@ -96,7 +128,7 @@ struct Declared<'a> {
     config: &'a ModelConfig,
     side: Side,
     tensors: &'a [TensorConfig],
-    file: &'a [FileTensor],
+    file: Vec<&'a FileTensor>,
 }
 
 impl Declared<'_> {
@@ -133,18 +165,27 @@ impl Declared<'_> {
             let name = &declared.name;
             if self.tensors[..i].iter().any(|earlier| earlier.name == *name) {
                 problems.push(format!("model '{}', {word} '{name}' is declared more than once", self.config.name));
-            } else if !self.file.iter().any(|tensor| tensor.name == *name) {
-                let allowed: Vec<&str> = self.file.iter().map(|tensor| &*tensor.name).collect();
-                problems
-                    .push(format!("unexpected inference {word} '{name}', allowed {word}s are: {}", allowed.join(", ")));
+            } else {
+                problems.extend(self.unknown_problem(name));
             }
         }
+    }
+
+    fn unknown_problem(&self, name: &str) -> Option<String> {
+        if self.file.iter().any(|tensor| *tensor.name == *name) {
+            return None;
+        }
+        let (word, allowed) = (self.side.word(), self.file.iter().map(|tensor| &*tensor.name).collect::<Vec<_>>());
+        Some(format!("unexpected inference {word} '{name}', allowed {word}s are: {}", allowed.join(", ")))
     }
 
     fn spec(&self, tensor: &FileTensor, problems: &mut Vec<String>) -> Option<TensorSpec> {
         let FileTensorKind::Tensor { data_type, shape } = &tensor.kind else { return None };
         let declared = self.declaration(&tensor.name);
         problems.extend(declared.and_then(|declared| self.type_problem(declared, *data_type)));
+        if self.is_in_batch_only(&tensor.name) {
+            return self.spec_in_batch(tensor, (*data_type, shape.as_deref()), problems);
+        }
         if let Some(shape) = shape {
             problems.extend(self.batch_problem(&tensor.name, shape));
             problems.extend(declared.and_then(|declared| self.shape_problem(declared, shape)));
@@ -243,191 +284,4 @@ impl Declared<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use model::ModelName;
-
-    use super::*;
-
-    fn file_tensor(name: &str, data_type: DataType, shape: &[i64]) -> FileTensor {
-        FileTensor { name: name.into(), kind: FileTensorKind::Tensor { data_type, shape: Some(shape.to_vec()) } }
-    }
-
-    fn declared(name: &str, data_type: DataType, dims: &[i64]) -> TensorConfig {
-        TensorConfig { name: name.into(), data_type, dims: dims.to_vec(), reshape: None }
-    }
-
-    fn config(max_batch_size: u32, inputs: Vec<TensorConfig>, outputs: Vec<TensorConfig>) -> ModelConfig {
-        let name = ModelName::new("m").expect("a name");
-        ModelConfig { max_batch_size, inputs, outputs, ..ModelConfig::named(name) }
-    }
-
-    /// Inputs a [-1,2] FP32 and b [-1,-1] INT64; outputs y [-1,1] FP32 and z [-1] BYTES.
-    fn file() -> FileSignature {
-        FileSignature {
-            inputs: vec![file_tensor("a", DataType::Fp32, &[-1, 2]), file_tensor("b", DataType::Int64, &[-1, -1])],
-            outputs: vec![file_tensor("y", DataType::Fp32, &[-1, 1]), file_tensor("z", DataType::Bytes, &[-1])],
-        }
-    }
-
-    fn problems(config: &ModelConfig, file: &FileSignature) -> Vec<String> {
-        match check(config, file) {
-            Err(LoadError::Mismatch { problems, .. }) => problems,
-            other => panic!("expected a mismatch, got {other:?}"),
-        }
-    }
-
-    #[test]
-    fn what_is_declared_is_served_in_the_files_order() {
-        let inputs = vec![declared("b", DataType::Int64, &[3]), declared("a", DataType::Fp32, &[2])];
-        let outputs = vec![declared("z", DataType::Bytes, &[])];
-        let served = check(&config(8, inputs, outputs), &file()).expect("agrees");
-        let shapes: Vec<_> = served.signature.inputs.iter().map(|spec| (&*spec.name, spec.shape.clone())).collect();
-        assert_eq!(shapes, [("a", vec![-1, 2]), ("b", vec![-1, 3])], "the declaration may be stricter");
-        assert_eq!(served.signature.outputs.len(), 1);
-        assert_eq!(&*served.signature.outputs[0].name, "z");
-    }
-
-    #[test]
-    fn what_is_not_declared_is_served_as_the_file_has_it() {
-        let served = check(&config(0, vec![], vec![]), &file()).expect("agrees");
-        assert_eq!(served.signature.inputs[1].shape, [-1, -1]);
-        assert_eq!(served.signature.outputs.len(), 2);
-        assert_eq!(served.output_reshapes, [None, None]);
-    }
-
-    #[test]
-    fn every_disagreement_is_told_in_tritons_words() {
-        let one = |inputs| config(8, inputs, vec![]);
-        let cases = [
-            (
-                one(vec![declared("a", DataType::Fp32, &[2])]),
-                "unable to load model 'm', configuration expects 1 inputs, model provides 2",
-            ),
-            (
-                one(vec![declared("a", DataType::Fp32, &[2]), declared("c", DataType::Int64, &[2])]),
-                "unexpected inference input 'c', allowed inputs are: a, b",
-            ),
-            (
-                one(vec![declared("a", DataType::Fp32, &[2]), declared("a", DataType::Fp32, &[2])]),
-                "model 'm', input 'a' is declared more than once",
-            ),
-            (
-                one(vec![declared("a", DataType::Fp64, &[2]), declared("b", DataType::Int64, &[2])]),
-                "unable to load model 'm', configuration expects datatype TYPE_FP64 for input 'a', model provides TYPE_FP32",
-            ),
-            (
-                one(vec![declared("a", DataType::Fp32, &[-1]), declared("b", DataType::Int64, &[2])]),
-                "model 'm', tensor 'a': the model expects 2 dimensions (shape [-1,2]) but the model configuration \
-                 specifies 2 dimensions (an initial batch dimension because max_batch_size > 0 followed by the explicit \
-                 tensor shape, making complete shape [-1,-1])",
-            ),
-            (
-                config(0, vec![declared("a", DataType::Fp32, &[2]), declared("b", DataType::Int64, &[1, 1])], vec![]),
-                "model 'm', tensor 'a': the model expects 2 dimensions (shape [-1,2]) but the model configuration \
-                 specifies 1 dimensions (shape [2])",
-            ),
-            (
-                config(8, vec![], vec![declared("y", DataType::Fp32, &[1]), declared("w", DataType::Fp32, &[1])]),
-                "unexpected inference output 'w', allowed outputs are: y, z",
-            ),
-        ];
-        for (config, expected) in cases {
-            assert_eq!(problems(&config, &file()), [expected]);
-        }
-    }
-
-    #[test]
-    fn all_disagreements_are_gathered() {
-        let inputs = vec![declared("a", DataType::Int8, &[9]), declared("x", DataType::Int64, &[2])];
-        let outputs = vec![declared("y", DataType::Bool, &[1]), declared("w", DataType::Fp32, &[1])];
-        assert_eq!(problems(&config(8, inputs, outputs), &file()).len(), 5);
-    }
-
-    #[test]
-    fn a_batching_model_needs_a_free_first_dimension_everywhere_it_is_served() {
-        let mut file = file();
-        file.outputs.push(file_tensor("total", DataType::Fp32, &[]));
-        file.outputs.push(file_tensor("fixed", DataType::Fp32, &[1, 2]));
-        let told = problems(&config(8, vec![], vec![]), &file);
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert_eq!(
-            told[1],
-            "model 'm', tensor 'fixed': for the model to support batching the shape should have at least 1 dimension and \
-             the first dimension must be -1; but shape expected by the model is [1,2]"
-        );
-        let narrowed = config(8, vec![], vec![declared("y", DataType::Fp32, &[1])]);
-        assert!(check(&narrowed, &file).is_ok(), "what is not served need not batch");
-    }
-
-    #[test]
-    fn a_scalar_is_served_as_one_element() {
-        let file = FileSignature {
-            inputs: vec![file_tensor("x", DataType::Fp32, &[])],
-            outputs: vec![file_tensor("y", DataType::Fp32, &[])],
-        };
-        let served = check(&config(0, vec![declared("x", DataType::Fp32, &[1])], vec![]), &file).expect("agrees");
-        let one_element = Some(Reshape { served: vec![1], model: vec![], batches: false });
-        assert_eq!((&served.signature.inputs[0].shape[..], &served.input_reshapes[0]), (&[1][..], &one_element));
-        assert_eq!((&served.signature.outputs[0].shape[..], &served.output_reshapes[0]), (&[1][..], &one_element));
-
-        let told = problems(&config(0, vec![declared("x", DataType::Fp32, &[2])], vec![]), &file);
-        assert_eq!(
-            told,
-            [
-                "model 'm', scalar tensor 'x', should only provide 1 in the model configuration when the model doesn't support \
-              batching. Model configuration provided: [2]"
-            ]
-        );
-    }
-
-    #[test]
-    fn what_is_reshaped_is_compared_with_the_file_and_served_as_declared() {
-        let reshaped = |name: &str, data_type, dims: &[i64], reshape: &[i64]| TensorConfig {
-            reshape: Some(reshape.to_vec()),
-            ..declared(name, data_type, dims)
-        };
-        let inputs =
-            vec![reshaped("a", DataType::Fp32, &[1, 2], &[2]), reshaped("b", DataType::Int64, &[-1, 1], &[-1])];
-        let outputs = vec![reshaped("z", DataType::Bytes, &[1], &[]), declared("y", DataType::Fp32, &[1])];
-        let served = check(&config(8, inputs, outputs), &file()).expect("agrees");
-        let shapes: Vec<_> = served.signature.inputs.iter().map(|spec| spec.shape.clone()).collect();
-        assert_eq!(shapes, [vec![-1, 1, 2], vec![-1, -1, 1]]);
-        assert_eq!(served.output_reshapes, [None, Some(Reshape { served: vec![1], model: vec![], batches: true })]);
-
-        let inputs = vec![reshaped("a", DataType::Fp32, &[2], &[1, 2]), declared("b", DataType::Int64, &[-1])];
-        assert_eq!(
-            problems(&config(8, inputs, vec![]), &file()),
-            ["model 'm', tensor 'a': the model expects 2 dimensions (shape [-1,2]) but the model configuration \
-                 specifies 3 dimensions (an initial batch dimension because max_batch_size > 0 followed by the explicit \
-                 tensor shape, making complete shape [-1,1,2])"]
-        );
-    }
-
-    #[test]
-    fn an_unknown_number_of_dimensions_must_be_declared() {
-        let kind = FileTensorKind::Tensor { data_type: DataType::Fp32, shape: None };
-        let file = FileSignature {
-            inputs: vec![file_tensor("x", DataType::Fp32, &[-1])],
-            outputs: vec![FileTensor { name: "y".into(), kind }],
-        };
-        let told = problems(&config(8, vec![], vec![]), &file);
-        assert_eq!(told.len(), 1);
-        assert!(told[0].contains("output 'y': the model file does not say how many dimensions"), "{told:?}");
-        let served = check(&config(8, vec![], vec![declared("y", DataType::Fp32, &[3])]), &file).expect("declared");
-        assert_eq!((&served.signature.outputs[0].shape[..], &served.output_reshapes[0]), (&[-1, 3][..], &None));
-    }
-
-    #[test]
-    fn what_v2_cannot_carry_is_refused_unless_it_is_not_served() {
-        let mut file = file();
-        let kind = FileTensorKind::Unsupported { what: "a sequence of maps".to_owned(), advice: "use zipmap=False" };
-        file.outputs.push(FileTensor { name: "probabilities".into(), kind });
-        let error = check(&config(8, vec![], vec![]), &file).expect_err("a map").to_string();
-        assert_eq!(
-            error,
-            "unable to load model 'm', its output 'probabilities' is a sequence of maps, which no request can carry: use \
-             zipmap=False, or declare only the other outputs in config.pbtxt"
-        );
-        assert!(check(&config(8, vec![], vec![declared("y", DataType::Fp32, &[1])]), &file).is_ok());
-    }
-}
+mod tests;

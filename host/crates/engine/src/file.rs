@@ -14,6 +14,8 @@ use crate::raw::{ShapeKnown, Side, has_shape};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileSignature {
     pub(crate) inputs: Vec<FileTensor>,
+    /// Inputs with values of their own in the file, which a run may give others (overridable initialisers).
+    pub(crate) optional: Vec<FileTensor>,
     pub(crate) outputs: Vec<FileTensor>,
 }
 
@@ -42,9 +44,16 @@ impl FileSignature {
     pub(crate) fn of(session: &Session) -> Result<Self, String> {
         let read = |side: Side, outlets: &[Outlet]| -> Result<Vec<FileTensor>, String> {
             let indexed = outlets.iter().enumerate();
-            indexed.map(|(i, outlet)| Ok(FileTensor::of(outlet, has_shape(session, side, i)?))).collect()
+            let tensor = |(i, outlet): (usize, &Outlet)| {
+                Ok(FileTensor::of(outlet.name(), outlet.dtype(), has_shape(session, side, i)?))
+            };
+            indexed.map(tensor).collect()
         };
-        Ok(Self { inputs: read(Side::Input, session.inputs())?, outputs: read(Side::Output, session.outputs())? })
+        // A value in the file has a shape.
+        let optional = session.overridable_initializers().into_iter();
+        let optional = optional.map(|input| FileTensor::of(input.name(), input.dtype(), ShapeKnown::Yes)).collect();
+        let (inputs, outputs) = (read(Side::Input, session.inputs())?, read(Side::Output, session.outputs())?);
+        Ok(Self { inputs, optional, outputs })
     }
 }
 
@@ -52,7 +61,8 @@ impl FileSignature {
     /// The tensors a configuration can be completed from.
     pub(crate) fn tensors(&self) -> FileTensors {
         let side = |tensors: &[FileTensor]| tensors.iter().map(FileTensor::spec).collect();
-        FileTensors { inputs: side(&self.inputs), outputs: side(&self.outputs) }
+        let optional = self.optional.iter().filter_map(FileTensor::spec).collect();
+        FileTensors { inputs: side(&self.inputs), optional, outputs: side(&self.outputs) }
     }
 }
 
@@ -67,9 +77,9 @@ impl FileTensor {
         }
     }
 
-    fn of(outlet: &Outlet, shape_known: ShapeKnown) -> Self {
+    fn of(name: &str, value: &ValueType, shape_known: ShapeKnown) -> Self {
         let unsupported = |what: &str, advice| FileTensorKind::Unsupported { what: what.to_owned(), advice };
-        let kind = match outlet.dtype() {
+        let kind = match value {
             ValueType::Tensor { ty, shape, .. } => match data_type_of(*ty) {
                 Some(data_type) => {
                     let shape: Vec<i64> = shape.iter().map(|&dim| dim.max(-1)).collect();
@@ -84,7 +94,7 @@ impl FileTensor {
             ValueType::Map { .. } => unsupported("a map", ZIPMAP),
             ValueType::Optional(_) => unsupported("an optional", OPTIONAL),
         };
-        Self { name: outlet.name().into(), kind }
+        Self { name: name.into(), kind }
     }
 }
 

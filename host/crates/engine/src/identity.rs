@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::{
-    BatchLayout, BatchOutput, Completion, EngineError, InstanceFactory, LoadError, LoadRequest, LoadedModel,
+    Assembly, BatchLayout, BatchOutput, Completion, EngineError, InstanceFactory, LoadError, LoadRequest, LoadedModel,
     ModelConfig, ModelInstance, ModelLoader, Signature, Slot, Tensor, TensorConfig, TensorSpec,
 };
 
@@ -35,16 +35,24 @@ impl ModelLoader for IdentityLoader {
         let signature = Signature {
             inputs: config.inputs.iter().map(|tensor| spec(tensor, batch)).collect(),
             outputs: config.outputs.iter().map(|tensor| spec(tensor, batch)).collect(),
+            optional_inputs: 0,
         };
         let pace = Pace::of(config)?;
         let model = Arc::new(Identity { signature: signature.clone(), pairs });
-        let (signature, padding) = served(config, &signature)?;
-        let factory = IdentityInstances { model, config: config.clone(), pace, made: AtomicUsize::new(0) };
+        let (signature, assembly) = served(config, &signature)?;
+        let factory = IdentityInstances {
+            model,
+            config: config.clone(),
+            served: signature.clone(),
+            assembly: assembly.clone(),
+            pace,
+            made: AtomicUsize::new(0),
+        };
         let instances = (0..config.instance_count().get()).map(|_| factory.make()).collect::<Result<_, _>>()?;
         Ok(LoadedModel {
             config: config.clone(),
             signature,
-            padding,
+            assembly,
             instances,
             factory: Arc::new(factory),
             labels: BTreeMap::new(),
@@ -57,6 +65,9 @@ impl ModelLoader for IdentityLoader {
 struct IdentityInstances {
     model: Arc<Identity>,
     config: ModelConfig,
+    /// What requests, warm-up's too, are checked against.
+    served: Signature,
+    assembly: Option<Assembly>,
     pace: Pace,
     made: AtomicUsize,
 }
@@ -71,7 +82,7 @@ impl IdentityInstances {
 impl InstanceFactory for IdentityInstances {
     fn make(&self) -> Result<Box<dyn ModelInstance>, LoadError> {
         let mut instance = self.next();
-        let warmups = warmup::prepare(&self.config, &self.model.signature)?;
+        let warmups = warmup::prepare(&self.config, &self.served, self.assembly.as_ref())?;
         warmups.iter().try_for_each(|warmup| warmup.run(&mut instance))?;
         Ok(Box::new(instance))
     }
@@ -103,6 +114,13 @@ fn pairs(config: &ModelConfig) -> Result<Vec<usize>, LoadError> {
             outputs.len()
         ));
         return Err(LoadError::Mismatch { problems, file: None });
+    }
+    if !config.ragged.is_empty() || !config.optional_inputs.is_empty() {
+        problems.push(format!(
+            "model '{}' of the identity backend has ragged or optional inputs, which only models with a file have; leave \
+             allow_ragged_batch, batch_input, batch_output and optional out",
+            config.name
+        ));
     }
     let mut pairs = Vec::new();
     for (place, output) in outputs.iter().enumerate() {
@@ -238,7 +256,7 @@ mod tests {
     fn outputs_are_the_inputs_of_their_numbers() {
         let config = config(&["INPUT0", "INPUT1"], &["OUTPUT1", "OUTPUT0"]);
         let mut loaded = load(&config).expect("loads without a file");
-        let layout = BatchLayout { shapes: vec![vec![2], vec![0]] };
+        let layout = BatchLayout { shapes: vec![vec![2], vec![0]], ..BatchLayout::default() };
         let slot = loaded.instances[0].prepare(&layout).expect("memory");
         slot.append(0, b"ab");
         slot.append(1, b"");
@@ -273,9 +291,12 @@ mod tests {
     fn what_cannot_be_an_identity_is_refused() {
         let mut other_type = config(&["a"], &["b"]);
         other_type.outputs[0].data_type = DataType::Fp32;
+        let mut optional = config(&["a"], &["b"]);
+        optional.optional_inputs.insert("a".into());
         let mut slow = config(&["a"], &["b"]);
         slow.parameters.insert("execute_delay_ms".to_owned(), "long".to_owned());
         for (config, expected) in [
+            (optional, "has ragged or optional inputs"),
             (config(&[], &[]), "declares 0 inputs and 0 outputs"),
             (config(&["a", "b"], &["c"]), "declares 2 inputs and 1 outputs"),
             (other_type, "output 'b' of the identity backend must have the type and dims of input 'a'"),

@@ -20,7 +20,8 @@ pub(crate) struct LoadedVersion {
     pub(crate) signature: Signature,
     pub(crate) input_reshapes: Vec<Option<Reshape>>,
     pub(crate) output_reshapes: Vec<Option<Reshape>>,
-    pub(crate) batches: bool,
+    /// By output: whether it has a row for each row of the batch.
+    pub(crate) outputs_have_rows: Vec<bool>,
 }
 
 /// One executor of a [`LoadedVersion`].
@@ -53,14 +54,15 @@ impl CpuInstance {
 
     fn collect(&mut self) -> Result<BatchOutput, EngineError> {
         let Self { version, slot, rows, outputs, .. } = self;
-        let specs = version.signature.outputs.iter().zip(&version.output_reshapes);
-        let tensors = outputs.drain(..).zip(specs).map(|(value, (spec, reshape))| {
+        let has_rows = version.outputs_have_rows.iter().zip(&version.output_reshapes);
+        let specs = version.signature.outputs.iter().zip(has_rows);
+        let tensors = outputs.drain(..).zip(specs).map(|(value, (spec, (has_rows, reshape)))| {
             let (data_type, mut shape) = value.type_and_shape().map_err(EngineError::Run)?;
             // What does not fit stays as it is, and the check below names it.
             if let Some(served) = reshape.as_ref().and_then(|reshape| reshape.to_served(&shape)) {
                 shape = served;
             }
-            check_output(spec, *rows, data_type, &shape)?;
+            check_output(spec, rows.filter(|_| *has_rows), data_type, &shape)?;
             let data = data_of(value, spec.data_type, &shape, &version.session, slot).map_err(EngineError::Run)?;
             Tensor::new(Arc::clone(&spec.name), spec.data_type, shape, data)
                 .map_err(|error| EngineError::Run(error.to_string()))
@@ -71,9 +73,8 @@ impl CpuInstance {
 
 impl ModelInstance for CpuInstance {
     fn prepare(&mut self, layout: &BatchLayout) -> Result<&mut dyn Slot, EngineError> {
-        self.slot.prepare(&self.version.session, &layout.shapes)?;
-        let first = layout.shapes.first().and_then(|shape| shape.first());
-        self.rows = first.copied().filter(|_| self.version.batches);
+        self.slot.prepare(&self.version.session, layout)?;
+        self.rows = layout.rows;
         Ok(&mut self.slot)
     }
 

@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::{InstanceFactory, LoadError, LoadRequest, LoadedModel, ModelConfig, ModelInstance, ModelLoader};
+use model::{
+    Assembly, InstanceFactory, LoadError, LoadRequest, LoadedModel, ModelConfig, ModelInstance, ModelLoader, Signature,
+};
 use ort::session::Session;
 use ort::session::builder::SessionBuilder;
 
@@ -108,13 +110,14 @@ impl OrtLoader {
         let (session, mut labels) = self.open(request)?;
         let (config, version) = checked_version(request, &session)?;
         drop(session);
-        let (signature, padding) = served(&config, &version.signature)?;
+        let (signature, assembly) = served(&config, &version.signature)?;
         labels.retain(|output, _| signature.outputs.iter().any(|spec| spec.name == *output));
-        let factory = CpuInstances { version: Arc::new(version), config };
+        let requests = (signature.clone(), assembly.clone());
+        let factory = CpuInstances { version: Arc::new(version), config, requests };
         let instances = factory.make_all()?;
         let config = factory.config.clone();
         let provider = session_options::provider(&config.session);
-        Ok(LoadedModel { config, signature, padding, instances, factory: Arc::new(factory), labels, provider })
+        Ok(LoadedModel { config, signature, assembly, instances, factory: Arc::new(factory), labels, provider })
     }
 }
 
@@ -122,11 +125,18 @@ impl OrtLoader {
 struct CpuInstances {
     version: Arc<LoadedVersion>,
     config: ModelConfig,
+    /// What requests bring and get, and how batches are made of them.
+    requests: (Signature, Option<Assembly>),
 }
 
 impl CpuInstances {
+    fn warmups(&self) -> Result<Vec<Warmup<'_>>, LoadError> {
+        let (signature, assembly) = &self.requests;
+        warmup::prepare(&self.config, signature, assembly.as_ref())
+    }
+
     fn make_all(&self) -> Result<Vec<Box<dyn ModelInstance>>, LoadError> {
-        let warmups = warmup::prepare(&self.config, &self.version.signature)?;
+        let warmups = self.warmups()?;
         (0..self.config.instance_count().get()).map(|_| self.warmed(&warmups)).collect()
     }
 
@@ -139,7 +149,7 @@ impl CpuInstances {
 
 impl InstanceFactory for CpuInstances {
     fn make(&self) -> Result<Box<dyn ModelInstance>, LoadError> {
-        self.warmed(&warmup::prepare(&self.config, &self.version.signature)?)
+        self.warmed(&self.warmups()?)
     }
 }
 
@@ -152,11 +162,11 @@ fn checked_version(request: &LoadRequest<'_>, session: &Session) -> Result<(Mode
     let completed = config.complete(&tensors);
     completed
         .map_err(|error| LoadError::Mismatch { problems: vec![error.to_string()], file: Some(Box::new(tensors)) })?;
-    let Served { signature, input_reshapes, output_reshapes } = check(&config, &file)?;
+    let Served { signature, input_reshapes, output_reshapes, outputs_have_rows } = check(&config, &file)?;
     let run_options = session_options::run_options(&config.session).map_err(failed)?;
     let inputs = signature.inputs.iter().map(|spec| &*spec.name);
     let outputs = signature.outputs.iter().map(|spec| &*spec.name);
     let session = CpuSession::new(session, run_options, inputs, outputs).map_err(failed)?;
-    let batches = config.max_batch_size > 0;
-    Ok((config, LoadedVersion { session, signature, input_reshapes, output_reshapes, batches }))
+    let version = LoadedVersion { session, signature, input_reshapes, output_reshapes, outputs_have_rows };
+    Ok((config, version))
 }

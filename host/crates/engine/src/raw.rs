@@ -336,11 +336,12 @@ impl Names {
 /// The pointer lists of a run, kept so that a run allocates none.
 #[derive(Default)]
 pub(crate) struct RunLists {
+    names: Vec<*const c_char>,
     inputs: Vec<*const sys::OrtValue>,
     outputs: Vec<*mut sys::OrtValue>,
 }
 
-// SAFETY: both lists are empty between runs.
+// SAFETY: all lists are empty between runs.
 unsafe impl Send for RunLists {}
 
 impl CpuSession {
@@ -357,39 +358,43 @@ impl CpuSession {
         Ok(Self { inner: session.inner(), memory, run_options, inputs, outputs })
     }
 
-    /// Runs the model on this thread: one value per input name in, one per output name appended to `outputs`, whose
-    /// content means nothing after a failure.
+    /// Runs the model on this thread: one value per input name in, or `None` where the model is to use its own; one per
+    /// output name appended to `outputs`, whose content means nothing after a failure.
     pub(crate) fn run<'v>(
         &self,
-        inputs: impl Iterator<Item = &'v Value>,
+        inputs: impl Iterator<Item = Option<&'v Value>>,
         lists: &mut RunLists,
         outputs: &mut Vec<Value>,
     ) -> Result<(), String> {
-        let (names_in, names_out) = (&self.inputs.pointers, &self.outputs.pointers);
+        let names_out = &self.outputs.pointers;
+        lists.names.clear();
         lists.inputs.clear();
-        lists.inputs.extend(inputs.map(|value| value.0.as_ptr().cast_const()));
         lists.outputs.clear();
-        lists.outputs.resize(names_out.len(), null_mut());
-        if lists.inputs.len() != names_in.len() {
-            lists.inputs.clear();
-            return Err("an input was not prepared".to_owned());
+        for (&name, value) in self.inputs.pointers.iter().zip(inputs) {
+            if let Some(value) = value {
+                lists.names.push(name);
+                lists.inputs.push(value.0.as_ptr().cast_const());
+            }
         }
+        lists.outputs.resize(names_out.len(), null_mut());
         let run_options = self.run_options.as_ref().map_or(null(), |options| options.ptr());
         // SAFETY: all four lists are as long as stated. `OrtApi::Run` may be called for one session from several threads
         // at once, which holds for the CPU provider, and only reads the options; the values it reads are borrowed until
-        // it returns, and each output it writes is ours to release.
+        // it returns, and each output it writes is ours to release. It refuses to run without a value for an input that has
+        // none of its own.
         let outcome = unsafe {
             check((ort::api().Run)(
                 self.inner.ptr().cast_mut(),
                 run_options,
-                names_in.as_ptr(),
+                lists.names.as_ptr(),
                 lists.inputs.as_ptr(),
-                names_in.len(),
+                lists.names.len(),
                 names_out.as_ptr(),
                 names_out.len(),
                 lists.outputs.as_mut_ptr(),
             ))
         };
+        lists.names.clear();
         lists.inputs.clear();
         let mut missing = Ok(());
         for value in lists.outputs.drain(..) {

@@ -2,7 +2,7 @@
 //! when the shape changes. Numbers are written once into aligned memory that ONNX Runtime reads in place; strings are
 //! written once into ONNX Runtime's own string tensor.
 
-use model::{BytesElements, DataType, EngineError, Slot, element_count};
+use model::{BatchLayout, BytesElements, DataType, EngineError, Slot, element_count};
 
 use crate::raw::{CpuSession, NumericTensor, PrepareError, StringTensor, Value};
 use crate::reshape::Reshape;
@@ -17,6 +17,8 @@ pub(crate) struct InputSlot {
 
 struct Input {
     reshape: Option<Reshape>,
+    /// Whether the batch leaves it out.
+    is_absent: bool,
     shape: Vec<i64>,
     memory: InputMemory,
 }
@@ -41,6 +43,7 @@ impl InputSlot {
     pub(crate) fn new(data_types: impl Iterator<Item = DataType>, reshapes: &[Option<Reshape>]) -> Self {
         let inputs = data_types.zip(reshapes).map(|(data_type, reshape)| Input {
             reshape: reshape.clone(),
+            is_absent: false,
             shape: Vec::new(),
             memory: match data_type.element_size() {
                 Some(element_size) => {
@@ -52,16 +55,22 @@ impl InputSlot {
         Self { inputs: inputs.collect() }
     }
 
-    /// Makes room for inputs of these shapes, one per input, and forgets what was written.
+    /// Makes room for the inputs of this layout, and forgets what was written.
     ///
     /// # Errors
     /// [`EngineError::Memory`] when there is not enough, [`EngineError::Run`] for shapes no tensor can have.
-    pub(crate) fn prepare(&mut self, session: &CpuSession, shapes: &[Vec<u64>]) -> Result<(), EngineError> {
-        if shapes.len() != self.inputs.len() {
-            let (got, expected) = (shapes.len(), self.inputs.len());
+    pub(crate) fn prepare(&mut self, session: &CpuSession, layout: &BatchLayout) -> Result<(), EngineError> {
+        let (got, expected) = (layout.shapes.len(), self.inputs.len());
+        if got != expected {
             return Err(EngineError::Run(format!("the batch has {got} inputs, the model {expected}")));
         }
-        self.inputs.iter_mut().zip(shapes).try_for_each(|(input, shape)| input.prepare(session, shape))
+        for (position, (input, shape)) in self.inputs.iter_mut().zip(&layout.shapes).enumerate() {
+            input.is_absent = layout.absent.contains(&position);
+            if !input.is_absent {
+                input.prepare(session, shape)?;
+            }
+        }
+        Ok(())
     }
 
     /// The tensors, complete and ready to run.
@@ -69,7 +78,7 @@ impl InputSlot {
     /// # Errors
     /// [`EngineError::Run`] when fewer rows were written than the layout has room for, or could not be stored.
     pub(crate) fn check_complete(&self) -> Result<(), EngineError> {
-        for (i, input) in self.inputs.iter().enumerate() {
+        for (i, input) in self.inputs.iter().enumerate().filter(|(_, input)| !input.is_absent) {
             let (written, expected) = match &input.memory {
                 InputMemory::Numbers { tensor, written, .. } => (*written, tensor.len()),
                 InputMemory::Strings(strings) => {
@@ -87,9 +96,10 @@ impl InputSlot {
         Ok(())
     }
 
-    /// The tensors in order, those that were prepared.
-    pub(crate) fn values(&self) -> impl Iterator<Item = &Value> {
-        self.inputs.iter().filter_map(|input| match &input.memory {
+    /// By input: its tensor; `None` for what the batch leaves out.
+    pub(crate) fn values(&self) -> impl Iterator<Item = Option<&Value>> {
+        self.inputs.iter().map(|input| match &input.memory {
+            _ if input.is_absent => None,
             InputMemory::Numbers { tensor, .. } => tensor.value(),
             InputMemory::Strings(strings) => strings.tensor.as_ref().map(StringTensor::value),
         })

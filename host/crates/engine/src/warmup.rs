@@ -1,29 +1,39 @@
 //! The requests a configuration asks to run on every instance before it serves (Triton's `model_warmup`). They take the
-//! way of any other batch: checked against the signature, written row by row, run, and their outputs checked.
+//! way of any other batch: checked against the signature that is served, put together as a batch of one request, run, and
+//! their outputs checked.
 
 use std::sync::mpsc::channel;
 
 use bytes::{Bytes, BytesMut};
 use model::{
-    BatchLayout, DataType, EngineError, LoadError, ModelConfig, ModelInstance, Signature, Slot, Tensor, WarmupData,
-    WarmupInput, WarmupSample, element_count,
+    AssembledBatch, Assembly, BatchLayout, DataType, EngineError, LoadError, ModelConfig, ModelInstance, Request,
+    Signature, Slot, Tensor, WarmupData, WarmupInput, WarmupSample, element_count,
 };
 
 /// A warm-up request, checked and with its elements made.
 pub(crate) struct Warmup<'a> {
     sample: &'a WarmupSample,
     inputs: Vec<Tensor>,
+    /// `None` where the inputs are the batch.
+    assembled: Option<AssembledBatch>,
+    rows: u64,
+    batches: bool,
 }
 
 /// Makes the elements of every sample of `config`.
 ///
 /// # Errors
 /// [`LoadError::Warmup`] naming the sample that does not fit the signature.
-pub(crate) fn prepare<'a>(config: &'a ModelConfig, signature: &Signature) -> Result<Vec<Warmup<'a>>, LoadError> {
+pub(crate) fn prepare<'a>(
+    config: &'a ModelConfig,
+    signature: &Signature,
+    assembly: Option<&Assembly>,
+) -> Result<Vec<Warmup<'a>>, LoadError> {
     let checked = config.warmup.iter().map(|sample| {
-        let inputs = inputs_of(sample, config, signature)
+        let (inputs, rows) = inputs_of(sample, config, signature, assembly)
             .map_err(|message| LoadError::Warmup { sample: sample.name.clone(), message })?;
-        Ok(Warmup { sample, inputs })
+        let assembled = assembly.map(|assembly| assembly.batch(std::iter::once((&inputs[..], rows))));
+        Ok(Warmup { sample, inputs, assembled, rows, batches: config.max_batch_size > 0 })
     });
     checked.collect()
 }
@@ -34,14 +44,37 @@ impl Warmup<'_> {
     /// # Errors
     /// [`LoadError::Warmup`] when a run fails.
     pub(crate) fn run(&self, instance: &mut dyn ModelInstance) -> Result<(), LoadError> {
-        let layout = BatchLayout { shapes: self.inputs.iter().map(|tensor| tensor.shape().to_vec()).collect() };
+        let layout = self.layout();
         for _ in 0..self.sample.count {
-            let filled = instance.prepare(&layout).map(|slot| fill(slot, &self.inputs));
+            let filled = instance.prepare(&layout).map(|slot| self.fill(slot));
             filled
                 .and_then(|()| completed(instance))
                 .map_err(|error| LoadError::Warmup { sample: self.sample.name.clone(), message: error.to_string() })?;
         }
         Ok(())
+    }
+
+    fn layout(&self) -> BatchLayout {
+        let mut layout = BatchLayout::default();
+        match &self.assembled {
+            Some(assembled) => assembled.write_layout(&mut layout, &self.request(), self.rows),
+            None => {
+                layout.shapes.extend(self.inputs.iter().map(|tensor| tensor.shape().to_vec()));
+                layout.rows = self.batches.then_some(self.rows);
+            }
+        }
+        layout
+    }
+
+    fn fill(&self, slot: &mut dyn Slot) {
+        match &self.assembled {
+            Some(assembled) => assembled.write(slot, &self.request()),
+            None => self.inputs.iter().enumerate().for_each(|(i, tensor)| slot.append(i, tensor.data())),
+        }
+    }
+
+    fn request(&self) -> impl Iterator<Item = Request<'_>> + Clone {
+        std::iter::once((&self.inputs[..], self.rows))
     }
 }
 
@@ -53,17 +86,20 @@ fn completed(instance: &mut dyn ModelInstance) -> Result<(), EngineError> {
     receiver.recv().unwrap_or_else(|_| Err(EngineError::Run("the run ended without an outcome".to_owned())))
 }
 
-fn fill(slot: &mut dyn Slot, inputs: &[Tensor]) {
-    for (i, tensor) in inputs.iter().enumerate() {
-        slot.append(i, tensor.data());
-    }
-}
-
-fn inputs_of(sample: &WarmupSample, config: &ModelConfig, signature: &Signature) -> Result<Vec<Tensor>, String> {
+/// The inputs in the signature's order, and their rows.
+fn inputs_of(
+    sample: &WarmupSample,
+    config: &ModelConfig,
+    signature: &Signature,
+    assembly: Option<&Assembly>,
+) -> Result<(Vec<Tensor>, u64), String> {
     let rows = (config.max_batch_size > 0).then_some(sample.batch_size);
     let tensors = sample.inputs.iter().map(|input| tensor_of(input, rows)).collect::<Result<Vec<_>, _>>()?;
-    let checked = signature.check_inputs(tensors, config.max_batch_size);
-    checked.map(|(ordered, _)| ordered).map_err(|mismatch| mismatch.text(config.name.as_str()))
+    let checked = signature.check_inputs(tensors, config.max_batch_size).and_then(|(ordered, rows)| {
+        assembly.map_or(Ok(()), |assembly| assembly.check(&ordered))?;
+        Ok((ordered, rows))
+    });
+    checked.map_err(|mismatch| mismatch.text(config.name.as_str()))
 }
 
 /// Most bytes of one input of a warm-up request.

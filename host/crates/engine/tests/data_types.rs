@@ -39,7 +39,8 @@ fn rows_of_every_type_come_back_unchanged() {
         let whole = tensor(data_type, &[3, 2], six(data_type));
         // Twice: the second batch reuses what the first one made.
         for _ in 0..2 {
-            let slot = instance.prepare(&BatchLayout { shapes: vec![vec![3, 2]] }).expect("memory");
+            let slot =
+                instance.prepare(&BatchLayout { shapes: vec![vec![3, 2]], ..BatchLayout::default() }).expect("memory");
             for row in whole.split_rows(&[1, 2]) {
                 slot.append(0, row.data());
             }
@@ -100,7 +101,10 @@ fn a_scalar_is_one_element_outside() {
     let output = run(&mut *instance, &[floats(&[1], &[21.0])]).expect("runs");
     assert_eq!(output.tensors[0].shape(), [1]);
     assert_eq!(to_floats(output.tensors[0].data()), [42.0]);
-    let error = instance.prepare(&BatchLayout { shapes: vec![vec![2]] }).err().expect("two elements are no scalar");
+    let error = instance
+        .prepare(&BatchLayout { shapes: vec![vec![2]], ..BatchLayout::default() })
+        .err()
+        .expect("two elements are no scalar");
     assert!(matches!(error, EngineError::Run(_)), "{error}");
 }
 
@@ -151,12 +155,12 @@ fn a_tensor_of_the_batch_dimension_alone_batches() {
 #[test]
 fn memory_of_a_huge_batch_is_refused_not_aborted() {
     let mut instance = instance(load_path(&fixture("identity_uint8.onnx"), &config(8)).expect("loads"));
-    let layout = BatchLayout { shapes: vec![vec![8, 1 << 55]] };
+    let layout = BatchLayout { shapes: vec![vec![8, 1 << 55]], ..BatchLayout::default() };
     let error = instance.prepare(&layout).err().expect("nobody has that much");
     assert_eq!(error, EngineError::Memory { bytes: 8 << 55 });
-    let layout = BatchLayout { shapes: vec![vec![u64::MAX, 2]] };
+    let layout = BatchLayout { shapes: vec![vec![u64::MAX, 2]], ..BatchLayout::default() };
     assert!(matches!(instance.prepare(&layout).err(), Some(EngineError::Run(_))));
-    let layout = BatchLayout { shapes: vec![] };
+    let layout = BatchLayout::default();
     assert!(matches!(instance.prepare(&layout).err(), Some(EngineError::Run(_))));
     let output = run(&mut *instance, &[tensor(DataType::Uint8, &[1, 2], vec![1, 2])]).expect("still runs");
     assert_eq!(&output.tensors[0].data()[..], [1, 2]);

@@ -5,7 +5,9 @@ mod common;
 
 use bytes::Bytes;
 use common::{completed, fixture, instance, load, load_error, run, to_floats};
-use model::{CutOutput, DataType, FilledInput, FilledKind, ModelConfig, PaddedInput, PaddingConfig, Signature, Tensor};
+use model::{
+    Assembly, CutOutput, DataType, FilledInput, FilledKind, ModelConfig, PaddedInput, PaddingConfig, Signature, Tensor,
+};
 
 fn padding() -> PaddingConfig {
     let length = || "length".into();
@@ -32,7 +34,7 @@ fn inputs_that_the_server_fills_in_are_not_served_and_the_model_still_gets_them(
     let content: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let loaded = load("masked_mean.onnx", &ModelConfig { padding: padding(), ..completed(8) });
     assert_eq!(names(&loaded.signature), ["tokens"]);
-    let padded = loaded.padding.clone().expect("it pads");
+    let Some(Assembly::Padded(padded)) = loaded.assembly.clone() else { panic!("it pads") };
     assert_eq!(padded.inputs().len(), 3, "as the model has");
 
     let mut instance = instance(loaded);

@@ -6,7 +6,7 @@ mod common;
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
 
-use common::{config, declared, fixture, floats, instance, load, load_path, run, submit, tensor, to_floats};
+use common::{config, declared, fixture, floats, instance, load, load_path, run, run_rows, submit, tensor, to_floats};
 use model::{
     BatchLayout, DataType, EngineError, ExecutionMode, GraphOptimization, InstanceGroup, MemoryArena, ModelConfig,
     SessionConfig, SessionThreads,
@@ -140,12 +140,12 @@ fn a_failing_batch_says_why_and_the_next_one_runs() {
 #[test]
 fn outputs_that_are_not_what_the_signature_says_are_refused() {
     let mut instance = instance(load("one_row.onnx", &config(4)));
-    let error = run(&mut *instance, &[floats(&[3, 2], &[0.0; 6])]).expect_err("one row for three");
+    let error = run_rows(&mut *instance, &[floats(&[3, 2], &[0.0; 6])], Some(3)).expect_err("one row for three");
     assert_eq!(
         error.to_string(),
         "output 'y' of the model is FP32 [1,2], but its signature says FP32 [-1,2] with 3 rows"
     );
-    run(&mut *instance, &[floats(&[1, 2], &[0.0; 2])]).expect("one row for one");
+    run_rows(&mut *instance, &[floats(&[1, 2], &[0.0; 2])], Some(1)).expect("one row for one");
 
     let stricter = ModelConfig { outputs: vec![declared("y", DataType::Fp32, &[3])], ..config(4) };
     let mut instance = common::instance(load("identity_fp32.onnx", &stricter));
@@ -182,7 +182,7 @@ fn an_output_of_unknown_rank_is_served_as_declared() {
 #[test]
 fn a_slot_that_was_not_submitted_is_written_anew() {
     let mut instance = instance(load("identity_fp32.onnx", &config(4)));
-    let layout = BatchLayout { shapes: vec![vec![2, 1]] };
+    let layout = BatchLayout { shapes: vec![vec![2, 1]], rows: Some(2), ..BatchLayout::default() };
     instance.prepare(&layout).expect("memory").append(0, &7.0_f32.to_le_bytes());
     let output = run(&mut *instance, &[floats(&[2, 1], &[1.0, 2.0])]).expect("runs");
     assert_eq!(to_floats(output.tensors[0].data()), [1.0, 2.0]);
@@ -192,7 +192,9 @@ fn a_slot_that_was_not_submitted_is_written_anew() {
 fn more_rows_than_the_layout_has_are_a_bug_of_the_caller() {
     for (file, row) in [("identity_uint8.onnx", vec![1]), ("identity_bytes.onnx", common::strings(&["a"]))] {
         let mut instance = instance(load(file, &config(4)));
-        let slot = instance.prepare(&BatchLayout { shapes: vec![vec![1, 1]] }).expect("memory");
+        let slot = instance
+            .prepare(&BatchLayout { shapes: vec![vec![1, 1]], rows: Some(1), ..BatchLayout::default() })
+            .expect("memory");
         slot.append(0, &row);
         let appended = std::panic::catch_unwind(AssertUnwindSafe(|| slot.append(0, &row)));
         assert!(appended.is_err(), "{file}");

@@ -32,6 +32,8 @@ impl Default for AutoComplete {
 pub struct FileTensors {
     /// The inputs, in the file's order.
     pub inputs: Option<Vec<TensorSpec>>,
+    /// The inputs that have values in the file and that a request can carry, in the file's order.
+    pub optional: Vec<TensorSpec>,
     /// The outputs, in the file's order.
     pub outputs: Option<Vec<TensorSpec>>,
 }
@@ -142,7 +144,7 @@ mod tests {
             (8, &[-1], &[], Err(REFUSED)),
         ];
         for (max, input, output, expected) in cases {
-            let file = FileTensors { inputs: specs(&[input]), outputs: specs(&[output]) };
+            let file = FileTensors { inputs: specs(&[input]), outputs: specs(&[output]), ..FileTensors::default() };
             let got = completed(max, &file).map(|config| (config.max_batch_size, config.batching.is_dynamic));
             assert_eq!(got, expected.map_err(str::to_owned), "{max} {input:?} {output:?}");
         }
@@ -150,18 +152,18 @@ mod tests {
 
     #[test]
     fn the_missing_side_is_filled_without_the_batch_dimension() {
-        let file = FileTensors { inputs: specs(&[&[-1, 3, -1]]), outputs: specs(&[&[-1]]) };
+        let file = FileTensors { inputs: specs(&[&[-1, 3, -1]]), outputs: specs(&[&[-1]]), ..FileTensors::default() };
         let config = completed(8, &file).expect("can batch");
         assert_eq!(config.inputs, [declared(&[3, -1], None)]);
         assert_eq!(config.outputs, [declared(&[1], Some(&[]))], "one element where nothing but the batch is left");
-        let scalar = FileTensors { inputs: specs(&[&[2, 3]]), outputs: specs(&[&[]]) };
+        let scalar = FileTensors { inputs: specs(&[&[2, 3]]), outputs: specs(&[&[]]), ..FileTensors::default() };
         let config = completed(0, &scalar).expect("without batching");
         assert_eq!((config.inputs, config.outputs), (vec![declared(&[2, 3], None)], vec![declared(&[1], None)]));
     }
 
     #[test]
     fn what_is_declared_stays() {
-        let file = FileTensors { inputs: specs(&[&[-1, 2]]), outputs: specs(&[&[-1, 1]]) };
+        let file = FileTensors { inputs: specs(&[&[-1, 2]]), outputs: specs(&[&[-1, 1]]), ..FileTensors::default() };
         let name = ModelName::new("m").expect("a name");
         let own = declared(&[7], None);
         let mut config = ModelConfig { inputs: vec![own.clone()], ..ModelConfig::named(name) };
@@ -177,7 +179,7 @@ mod tests {
 
     #[test]
     fn nothing_is_filled_where_completion_is_off_or_the_file_does_not_say() {
-        let file = FileTensors { inputs: specs(&[&[-1, 2]]), outputs: None };
+        let file = FileTensors { inputs: specs(&[&[-1, 2]]), ..FileTensors::default() };
         let config = completed(0, &file).expect("nothing contradicts");
         assert_eq!((config.max_batch_size, config.inputs.len(), config.outputs.len()), (0, 1, 0));
         let name = ModelName::new("m").expect("a name");

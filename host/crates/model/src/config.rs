@@ -4,16 +4,18 @@
 mod batching;
 mod instances;
 mod padding;
+mod ragged;
 mod rate_limit;
 mod session;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 pub use batching::{BatchingConfig, BatchingConfigError, Priorities, QueuePolicy, TimeoutAction};
 pub use instances::InstanceGroup;
 pub use padding::{Boundaries, Buckets, CutOutput, FilledInput, FilledKind, PadTo, PaddedInput, PaddingConfig};
+pub use ragged::{GeneratedInput, GeneratedKind, RaggedConfig};
 pub use rate_limit::{RateLimit, RateResource, RateScope};
 pub use session::{
     Accelerator, ExecutionMode, GraphOptimization, MemoryArena, SessionConfig, SessionEntries, SessionEntryError,
@@ -33,12 +35,16 @@ pub struct ModelConfig {
     pub max_batch_size: u32,
     /// Declared inputs; empty means "as the model file says".
     pub inputs: Vec<TensorConfig>,
+    /// The declared inputs that a request may leave out.
+    pub optional_inputs: BTreeSet<Arc<str>>,
     /// Declared outputs, perhaps a subset of the file's; empty means "as the model file says".
     pub outputs: Vec<TensorConfig>,
     /// How requests wait and are gathered.
     pub batching: BatchingConfig,
     /// How requests of different lengths share a batch.
     pub padding: PaddingConfig,
+    /// How requests of different shapes share a batch.
+    pub ragged: RaggedConfig,
     /// Executors per version; at least one group.
     pub instance_groups: Vec<InstanceGroup>,
     /// How ONNX Runtime runs it.
@@ -69,9 +75,11 @@ impl ModelConfig {
             backend: Backend::OnnxRuntime,
             max_batch_size: 0,
             inputs: Vec::new(),
+            optional_inputs: BTreeSet::new(),
             outputs: Vec::new(),
             batching: BatchingConfig { is_dynamic: false, ..BatchingConfig::default() },
             padding: PaddingConfig::default(),
+            ragged: RaggedConfig::default(),
             session: SessionConfig::default(),
             version_policy: VersionPolicy::Latest(1),
             auto_complete: AutoComplete::default(),

@@ -16,11 +16,12 @@ pub struct Declaration {
 
 impl ModelConfig {
     /// The declaration nearest to this configuration's that agrees with `file`. Declared dims stay where they fit, the
-    /// batch size stays where the file can batch, and outputs that were not declared stay so unless none of the declared
-    /// ones exists. A side that the file does not tell stays as it is declared.
+    /// batch size stays where the file can batch, inputs with values in the file stay where they are declared as optional,
+    /// and outputs that were not declared stay so unless none of the declared ones exists. A side that the file does not tell stays as it is declared.
     #[must_use]
     pub fn fitted(&self, file: &FileTensors) -> Declaration {
-        let inputs = file.inputs.as_ref().map(|specs| specs.iter().collect::<Vec<_>>());
+        let optional = file.optional.iter().filter(|spec| self.optional_inputs.contains(&spec.name));
+        let inputs = file.inputs.as_ref().map(|specs| specs.iter().chain(optional).collect::<Vec<_>>());
         let outputs = file.outputs.as_ref().map(|specs| served(&self.outputs, specs));
         let can_batch = [&inputs, &outputs].into_iter().flatten().all(|specs| batch(specs));
         let max_batch_size = match can_batch {
@@ -117,6 +118,7 @@ mod tests {
     fn file() -> FileTensors {
         FileTensors {
             inputs: Some(vec![spec("x", DataType::Fp32, &[-1, 3, -1])]),
+            optional: Vec::new(),
             outputs: Some(vec![spec("y", DataType::Fp32, &[-1, 2]), spec("z", DataType::Int64, &[-1])]),
         }
     }
@@ -153,8 +155,22 @@ mod tests {
     }
 
     #[test]
+    fn inputs_with_values_in_the_file_stay_where_they_are_declared_as_optional() {
+        let fixed = |name| spec(name, DataType::Fp32, &[2]);
+        let file = FileTensors {
+            inputs: Some(vec![fixed("x")]),
+            optional: vec![fixed("scale"), fixed("bias")],
+            outputs: Some(vec![fixed("y")]),
+        };
+        let dims = |name, dims: &[i64]| tensor(name, DataType::Fp32, dims);
+        let mut config = config(0, vec![dims("scale", &[3]), dims("bias", &[2]), dims("x", &[2])], vec![]);
+        config.optional_inputs.insert("scale".into());
+        assert_eq!(config.fitted(&file).inputs, [dims("x", &[2]), dims("scale", &[2])]);
+    }
+
+    #[test]
     fn scalars_are_one_element_and_sides_that_are_not_told_stay() {
-        let file = FileTensors { inputs: Some(vec![spec("x", DataType::Fp32, &[])]), outputs: None };
+        let file = FileTensors { inputs: Some(vec![spec("x", DataType::Fp32, &[])]), ..FileTensors::default() };
         let output = tensor("y", DataType::Fp32, &[9]);
         let fitted = config(0, vec![tensor("x", DataType::Fp32, &[2])], vec![output.clone()]).fitted(&file);
         assert_eq!((fitted.inputs, fitted.outputs), (vec![tensor("x", DataType::Fp32, &[1])], vec![output]));

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{FileTensors, ModelConfig, Padding, Signature, Tensor, VersionNumber};
+use crate::{Assembly, FileTensors, ModelConfig, Signature, Tensor, VersionNumber};
 
 /// Loads model versions.
 pub trait ModelLoader: Send + Sync + 'static {
@@ -37,10 +37,10 @@ pub struct LoadedModel {
     /// The configuration, completed from the file.
     pub config: ModelConfig,
     /// Inputs and outputs as served: the file's, narrowed by what the configuration declares, without the inputs that
-    /// `padding` fills in.
+    /// `assembly` fills in.
     pub signature: Signature,
-    /// What of a batch comes from requests and what is filled in; `None` where inputs are taken as they are sent.
-    pub padding: Option<Arc<Padding>>,
+    /// How batches are put together; `None` where that is the requests' rows, one behind the other.
+    pub assembly: Option<Assembly>,
     /// The executors, each to be used by one thread at a time.
     pub instances: Vec<Box<dyn ModelInstance>>,
     /// Makes further executors.
@@ -85,11 +85,15 @@ pub trait ModelInstance: Send {
     }
 }
 
-/// The shape of a batch: per input of the model, in its order, the full shape with all rows in its first dimension.
+/// The shape of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchLayout {
-    /// Full shapes.
+    /// By input of the model, in its order: the full shape. Of no account for an input that is left out.
     pub shapes: Vec<Vec<u64>>,
+    /// Rows of all requests; `None` where the model does not batch.
+    pub rows: Option<u64>,
+    /// Inputs that are left out, ascending: the model uses the values in its file. Empty but where inputs are optional.
+    pub absent: Vec<usize>,
 }
 
 /// Memory of one batch while it is written.

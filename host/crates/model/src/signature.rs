@@ -21,8 +21,10 @@ pub struct TensorSpec {
 /// The inputs and outputs of a model version, in the model's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Signature {
-    /// What a request must bring.
+    /// What a request brings.
     pub inputs: Vec<TensorSpec>,
+    /// How many of the inputs, the last ones, a request may leave out.
+    pub optional_inputs: usize,
     /// What an answer can hold.
     pub outputs: Vec<TensorSpec>,
 }
@@ -34,6 +36,8 @@ pub enum SignatureMismatch {
     Count {
         /// Inputs of the model.
         expected: Vec<Arc<str>>,
+        /// How many of them, the last ones, may be left out.
+        optional: usize,
         /// Names given.
         got: Vec<Arc<str>>,
     },
@@ -102,7 +106,7 @@ impl SignatureMismatch {
     #[must_use]
     pub fn text(&self, model: &str) -> String {
         match self {
-            Self::Count { expected, got } => count_text(model, expected, got),
+            Self::Count { expected, optional, got } => count_text(model, (expected, *optional), got),
             Self::UnknownInput(name) => format!("unexpected inference input '{name}' for model '{model}'"),
             Self::DuplicateInput(name) => format!("input '{name}' already exists in request for model '{model}'"),
             Self::UnknownOutput(name) => format!("unexpected inference output '{name}' for model '{model}'"),
@@ -139,10 +143,16 @@ impl SignatureMismatch {
     }
 }
 
-fn count_text(model: &str, expected: &[Arc<str>], got: &[Arc<str>]) -> String {
+fn count_text(model: &str, (expected, optional): (&[Arc<str>], usize), got: &[Arc<str>]) -> String {
+    let required = &expected[..expected.len().saturating_sub(optional)];
     let quoted = |names: &[&Arc<str>]| names.iter().map(|n| format!("'{n}'")).collect::<Vec<_>>().join(",");
-    let missing: Vec<_> = expected.iter().filter(|n| !got.contains(n)).collect();
-    let mut text = format!("expected {} inputs but got {} inputs for model '{model}'.", expected.len(), got.len());
+    let missing: Vec<_> = required.iter().filter(|n| !got.contains(n)).collect();
+    let wanted = if optional == 0 {
+        format!("expected {} inputs", expected.len())
+    } else {
+        format!("expected number of inputs between {} and {}", required.len(), expected.len())
+    };
+    let mut text = format!("{wanted} but got {} inputs for model '{model}'.", got.len());
     let _ = write!(text, " Got input(s) [{}]", quoted(&got.iter().collect::<Vec<_>>()));
     if !missing.is_empty() {
         let _ = write!(text, ", but missing required input(s) [{}]", quoted(&missing));
@@ -152,7 +162,8 @@ fn count_text(model: &str, expected: &[Arc<str>], got: &[Arc<str>]) -> String {
 
 impl Signature {
     /// Puts `tensors` into the model's input order and checks names, types and shapes; byte lengths are already right,
-    /// since a [`Tensor`] cannot exist otherwise. `max_batch_size` 0 means that the model does not batch.
+    /// since a [`Tensor`] cannot exist otherwise. `max_batch_size` 0 means that the model does not batch. Inputs that are
+    /// left out leave no gap.
     ///
     /// Returns the ordered inputs and the number of rows (1 where the model does not batch).
     ///
@@ -173,8 +184,9 @@ impl Signature {
         {
             return Err(SignatureMismatch::NoBatchDimension(Arc::clone(scalar.name())));
         }
-        for (tensor, spec) in tensors.iter().zip(&self.inputs) {
-            check_tensor(tensor, spec)?;
+        let mut specs = self.inputs.iter();
+        for tensor in &tensors {
+            specs.find(|spec| spec.name == *tensor.name()).map_or(Ok(()), |spec| check_tensor(tensor, spec))?;
         }
         let rows = if max_batch_size == 0 { 1 } else { check_batch(&tensors, max_batch_size)? };
         Ok((tensors, rows))
@@ -204,16 +216,27 @@ impl Signature {
                 return Err(SignatureMismatch::DuplicateInput(Arc::clone(tensor.name())));
             }
         }
-        if tensors.len() != self.inputs.len() {
-            return Err(SignatureMismatch::Count {
-                expected: self.inputs.iter().map(|spec| Arc::clone(&spec.name)).collect(),
-                got: tensors.iter().map(|t| Arc::clone(t.name())).collect(),
-            });
+        let required = self.inputs.len().saturating_sub(self.optional_inputs);
+        if !(required..=self.inputs.len()).contains(&tensors.len()) {
+            return Err(self.count_mismatch(tensors));
         }
         let known = |t: &&Tensor| self.inputs.iter().any(|spec| spec.name == *t.name());
-        match tensors.iter().find(|t| !known(t)) {
-            Some(stranger) => Err(SignatureMismatch::UnknownInput(Arc::clone(stranger.name()))),
-            None => Ok(()),
+        if let Some(stranger) = tensors.iter().find(|t| !known(t)) {
+            return Err(SignatureMismatch::UnknownInput(Arc::clone(stranger.name())));
+        }
+        let is_given = |spec: &TensorSpec| tensors.iter().any(|t| spec.name == *t.name());
+        // As many as there are, each known and none twice, are all of them.
+        if tensors.len() == self.inputs.len() || self.inputs[..required].iter().all(is_given) {
+            return Ok(());
+        }
+        Err(self.count_mismatch(tensors))
+    }
+
+    fn count_mismatch(&self, tensors: &[Tensor]) -> SignatureMismatch {
+        SignatureMismatch::Count {
+            expected: self.inputs.iter().map(|spec| Arc::clone(&spec.name)).collect(),
+            optional: self.optional_inputs,
+            got: tensors.iter().map(|t| Arc::clone(t.name())).collect(),
         }
     }
 }
@@ -277,7 +300,8 @@ mod tests {
     }
 
     fn signature() -> Signature {
-        Signature { inputs: vec![spec("a", &[-1, 2]), spec("b", &[-1, -1])], outputs: vec![spec("y", &[-1])] }
+        let inputs = vec![spec("a", &[-1, 2]), spec("b", &[-1, -1])];
+        Signature { inputs, outputs: vec![spec("y", &[-1])], optional_inputs: 0 }
     }
 
     #[test]
@@ -324,6 +348,43 @@ mod tests {
         for (tensors, text) in cases {
             assert_eq!(signature().check_inputs(tensors, 8).expect_err(text).text("m"), text);
         }
+    }
+
+    #[test]
+    fn the_last_inputs_may_be_left_out_where_they_are_optional() {
+        let tensors = |names: &[&str]| names.iter().map(|name| tensor(name, DataType::Uint8, &[1, 2])).collect();
+        let optional = |names: &[&str]| {
+            let inputs = ["a", "b", "c"].map(|name| spec(name, &[-1, 2])).to_vec();
+            let signature = Signature { inputs, optional_inputs: 2, ..Signature::default() };
+            let checked = signature.check_inputs(tensors(names), 0).map_err(|mismatch| mismatch.text("m"));
+            checked.map(|(ordered, _)| ordered.iter().map(|t| t.name().to_string()).collect::<Vec<_>>().concat())
+        };
+        let got = "Please provide all required input(s).";
+        let cases = [
+            (&["c", "b", "a"][..], Ok("abc")),
+            (&["c", "a"], Ok("ac")),
+            (&["b", "a"], Ok("ab")),
+            (&["a"], Ok("a")),
+            (
+                &["b", "c"],
+                Err(
+                    "expected number of inputs between 1 and 3 but got 2 inputs for model 'm'. Got input(s) ['b','c'], but \
+                     missing required input(s) ['a']. ",
+                ),
+            ),
+            (
+                &[],
+                Err(
+                    "expected number of inputs between 1 and 3 but got 0 inputs for model 'm'. Got input(s) [], but missing \
+                     required input(s) ['a']. ",
+                ),
+            ),
+        ];
+        for (names, expected) in cases {
+            let expected = expected.map(str::to_owned).map_err(|text: &str| format!("{text}{got}"));
+            assert_eq!(optional(names), expected, "{names:?}");
+        }
+        assert_eq!(optional(&["a", "x"]), Err("unexpected inference input 'x' for model 'm'".to_owned()));
     }
 
     #[test]

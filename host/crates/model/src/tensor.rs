@@ -164,6 +164,16 @@ impl Tensor {
             .collect()
     }
 
+    /// Cuts the tensor into pieces of these shapes, one behind the other, sharing the data. Their elements must add up to
+    /// the tensor's.
+    #[must_use]
+    pub fn scatter(self, shapes: &[Vec<u64>]) -> Vec<Self> {
+        let counts: Vec<u64> = shapes.iter().map(|shape| element_count(shape).unwrap_or(0)).collect();
+        let flat = Self { shape: vec![element_count(&self.shape).unwrap_or(0)], ..self };
+        let pieces = flat.split_rows(&counts).into_iter().zip(shapes);
+        pieces.map(|(piece, shape)| Self { shape: shape.clone(), ..piece }).collect()
+    }
+
     /// Puts the rows of `later` behind this tensor's, in order: the way back from [`split_rows`](Self::split_rows). The
     /// data is copied once; without `later` it is not copied.
     ///
@@ -291,6 +301,21 @@ mod tests {
         assert_eq!(&pieces[0].data()[..], b"\x01\0\0\0a\0\0\0\0");
         assert_eq!(&pieces[1].data()[..], b"\x02\0\0\0bc");
     }
+
+    #[test]
+    fn a_scattered_tensor_has_its_elements_in_other_shapes() {
+        let numbers = tensor(DataType::Uint16, &[3, 2], &[0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0]).expect("fits");
+        let start = numbers.data().as_ptr();
+        let pieces = numbers.scatter(&[vec![1, 4], vec![0, 9], vec![2, 1, 1]]);
+        assert_eq!(pieces.iter().map(Tensor::shape).collect::<Vec<_>>(), [&[1, 4][..], &[0, 9], &[2, 1, 1]]);
+        assert_eq!((&pieces[0].data()[..], pieces[0].data().as_ptr()), (&[0, 0, 1, 0, 2, 0, 3, 0][..], start));
+        assert_eq!((pieces[1].data().len(), &pieces[2].data()[..]), (0, &[4, 0, 5, 0][..]));
+
+        let words = tensor(DataType::Bytes, &[3], b"\x01\0\0\0a\0\0\0\0\x02\0\0\0bc").expect("fits");
+        let pieces = words.scatter(&[vec![1, 2], vec![1]]);
+        assert_eq!((&pieces[0].data()[..], pieces[1].shape()), (&b"\x01\0\0\0a\0\0\0\0"[..], &[1][..]));
+    }
+
     #[test]
     fn rows_that_were_cut_can_be_put_together() {
         let numbers = tensor(DataType::Uint16, &[3, 2], &[0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0]).expect("fits");

@@ -88,7 +88,7 @@ impl FakeControl {
 #[must_use]
 pub fn fake_signature() -> Signature {
     let spec = |name: &str| TensorSpec { name: name.into(), data_type: DataType::Uint8, shape: vec![-1, -1] };
-    Signature { inputs: vec![spec("x")], outputs: vec![spec("y")] }
+    Signature { inputs: vec![spec("x")], outputs: vec![spec("y")], ..Signature::default() }
 }
 
 /// A request's input for [`fake_signature`]: `rows` rows of `width` bytes `value`.
@@ -195,7 +195,7 @@ impl ModelLoader for FakeLoader {
         Ok(LoadedModel {
             config: request.config.clone(),
             signature: fake_signature(),
-            padding: None,
+            assembly: None,
             instances,
             factory: Arc::new(factory),
             labels: BTreeMap::new(),

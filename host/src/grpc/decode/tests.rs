@@ -8,7 +8,7 @@ use super::*;
 fn signature() -> Signature {
     let spec = |name: &str, data_type| TensorSpec { name: name.into(), data_type, shape: vec![-1, 2] };
     let inputs = vec![spec("x", DataType::Fp32), spec("s", DataType::Bytes)];
-    Signature { inputs, outputs: vec![spec("y", DataType::Fp32)] }
+    Signature { inputs, outputs: vec![spec("y", DataType::Fp32)], ..Signature::default() }
 }
 
 fn input(name: &str, datatype: &str, shape: &[i64]) -> InferInputTensor {

@@ -16,7 +16,7 @@ fn file(input: &[i64], output: &[i64]) -> FileTensors {
     let side = |name: &str, shape: &[i64]| {
         Some(vec![TensorSpec { name: name.into(), data_type: DataType::Fp32, shape: shape.to_vec() }])
     };
-    FileTensors { inputs: side("x", input), outputs: side("y", output) }
+    FileTensors { inputs: side("x", input), outputs: side("y", output), ..FileTensors::default() }
 }
 
 fn correction(text: &str, file: &FileTensors) -> Correction {
@@ -44,7 +44,7 @@ fn what_else_was_written_of_a_tensor_stays() {
     assert_eq!(found.lines()[1], "  { name: \"x\" data_type: TYPE_FP32 dims: [ 3, 2, 2 ] format: FORMAT_NCHW }");
     let odd = FileTensors {
         inputs: Some(vec![TensorSpec { name: "a \"b\"\\\n".into(), data_type: DataType::Bytes, shape: vec![-1] }]),
-        outputs: None,
+        ..FileTensors::default()
     };
     let found = correction("max_batch_size: 8 input { name: \"x\" data_type: TYPE_FP16 dims: 1 }", &odd);
     let line = r#"  { name: "a \"b\"\\\n" data_type: TYPE_STRING dims: [ 1 ] reshape { shape: [ ] } }"#;

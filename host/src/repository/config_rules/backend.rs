@@ -73,18 +73,10 @@ fn check_pair(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
 }
 
 fn check_refused(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
-    const REFUSED: [(&str, &str, &str); 3] = [
-        (
-            "sequence_batching",
-            "sequence batching is not supported: the model would lose its state between requests",
-            "pass the state as inputs and outputs, and keep it in the client or in a plugin's key-value store",
-        ),
-        ("batch_input", "ragged batches are not supported", "pad the inputs to one shape, in a plugin for example"),
-        ("batch_output", "ragged batches are not supported", "pad the inputs to one shape, in a plugin for example"),
-    ];
-    for (field, message, fix) in REFUSED {
-        if root.has(field) {
-            rules.refuse(root, field, message, fix.to_owned());
-        }
+    const FIELD: &str = "sequence_batching";
+    if root.has(FIELD) {
+        let message = "sequence batching is not supported: the model would lose its state between requests";
+        let fix = "pass the state as inputs and outputs, and keep it in the client or in a plugin's key-value store";
+        rules.refuse(root, FIELD, message, fix.to_owned());
     }
 }

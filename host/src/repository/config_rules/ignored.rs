@@ -19,7 +19,7 @@ const IGNORED: [(&str, &[&str]); 4] = [
             "model_metrics",
         ],
     ),
-    ("ModelInput", &["format", "allow_ragged_batch"]),
+    ("ModelInput", &["format"]),
     ("ModelInstanceGroup", &["profile", "passive", "secondary_devices", "host_policy"]),
     (
         "ModelOptimizationPolicy",

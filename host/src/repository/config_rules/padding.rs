@@ -43,7 +43,7 @@ pub(super) fn check(root: &Block<'_>, config: &ModelConfig, rules: &mut Rules<'_
     if config.padding.is_empty() || !is_whole(&config.inputs, "input") || !is_whole(&config.outputs, "output") {
         return;
     }
-    let signature = Signature { inputs: specs(&config.inputs), outputs: specs(&config.outputs) };
+    let signature = Signature { inputs: specs(&config.inputs), outputs: specs(&config.outputs), optional_inputs: 0 };
     let Err(errors) = config.padding.resolve(&signature, config.max_batch_size) else { return };
     let parameters: BTreeMap<_, _> = root.entries("parameters").into_iter().collect();
     for error in errors {

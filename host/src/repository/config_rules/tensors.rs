@@ -1,6 +1,7 @@
 //! `input` and `output`: names, types and dimensions, as Triton checks them, and what of them Airlock cannot serve.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use model::{AutoComplete, Backend, DataType, ModelConfig, TensorConfig};
 
@@ -20,6 +21,12 @@ impl Side {
             Self::Output => "output",
         }
     }
+}
+
+/// The names of the declared inputs that have this flag.
+pub(super) fn flagged(root: &Block<'_>, flag: &str) -> BTreeSet<Arc<str>> {
+    let blocks = root.blocks(Side::Input.field());
+    blocks.iter().filter(|block| block.flag(flag)).map(|block| block.text("name").into()).collect()
 }
 
 pub(super) fn read(root: &Block<'_>, side: Side, rules: &mut Rules<'_, '_>) -> Vec<TensorConfig> {
@@ -78,7 +85,7 @@ fn read_one(block: &Block<'_>, side: Side, rules: &mut Rules<'_, '_>) -> Option<
     let reshape = read_reshape(block, &dims, &subject, rules);
     check_platform(block, rules);
     if let Side::Input = side {
-        check_input(block, &dims, &subject, rules);
+        check_input(block, &dims, rules);
     }
     Some(TensorConfig { name: name.into(), data_type: data_type?, dims, reshape })
 }
@@ -129,24 +136,16 @@ fn check_platform(block: &Block<'_>, rules: &mut Rules<'_, '_>) {
     }
 }
 
-fn check_input(block: &Block<'_>, dims: &[i64], subject: &str, rules: &mut Rules<'_, '_>) {
+fn check_input(block: &Block<'_>, dims: &[i64], rules: &mut Rules<'_, '_>) {
     let (model, name) = (rules.model.clone(), block.text("name"));
     if block.integer("format") != 0 && dims.len() != 3 {
         let message = format!("model input NHWC/NCHW require 3 dims for {model}");
         rules.refuse(block, "format", message, "leave format out".to_owned());
     }
-    if block.flag("allow_ragged_batch") && rules.batches {
-        let message = format!("{subject} allows ragged batches, which are not supported, for {model}");
-        rules.refuse(block, "allow_ragged_batch", message, "leave it out: equal shapes are batched".to_owned());
-    }
-    if block.flag("optional") {
-        let message = if rules.batches {
-            format!(
-                "unable to load model '{model}', optional input '{name}' is not supported for models that support batching"
-            )
-        } else {
-            format!("{subject} is optional, and requests bring every declared input here, for {model}")
-        };
+    if block.flag("optional") && rules.batches {
+        let message = format!(
+            "unable to load model '{model}', optional input '{name}' is not supported for models that support batching"
+        );
         let fix = "leave the input out, so that the model uses the value in its file, or leave optional out".to_owned();
         rules.refuse(block, "optional", message, fix);
     }

@@ -1,4 +1,5 @@
 mod padding;
+mod ragged;
 mod rate_limit;
 
 use std::path::Path;
@@ -120,9 +121,6 @@ fn what_would_change_a_models_meaning_is_refused() {
             "1:1: sequence_batching: sequence batching is not supported: the model would lose its state between requests (fix: pass the state as inputs and outputs, and keep it in the client or in a plugin's key-value store)",
         ],
     );
-    const RAGGED: &str = "ragged batches are not supported (fix: pad the inputs to one shape, in a plugin for example)";
-    refused("batch_input { }", &[&format!("1:1: batch_input: {RAGGED}")]);
-    refused("batch_output { }", &[&format!("1:1: batch_output: {RAGGED}")]);
     refused(
         "model_repository_agents { agents { name: \"decrypt\" } }",
         &[
@@ -157,8 +155,7 @@ fn tensors_are_checked_one_by_one() {
         ("input { name: \"x\" data_type: TYPE_INVALID dims: 1 }".to_owned(), "1:19: input[0].data_type: model input 'x' must specify 'data_type' for m (fix: write data_type: TYPE_FP32, or the type it has)".to_owned()),
         ("input { name: \"x\" data_type: 99 dims: 1 }".to_owned(), "1:19: input[0].data_type: model input 'x' must specify 'data_type' for m (fix: write data_type: TYPE_FP32, or the type it has)".to_owned()),
         (format!("input [ {{ {X} dims: 1 }}, {{ {X} dims: 1 }} ]"), "1:55: input[1].name: input 'x' is declared twice for m (fix: remove one of them)".to_owned()),
-        (format!("max_batch_size: 1 input {{ {X} dims: 1 allow_ragged_batch: true }}"), "1:66: input[0].allow_ragged_batch: model input 'x' allows ragged batches, which are not supported, for m (fix: leave it out: equal shapes are batched)".to_owned()),
-        (format!("input {{ {X} dims: 1 optional: true }}"), "1:48: input[0].optional: model input 'x' is optional, and requests bring every declared input here, for m (fix: leave the input out, so that the model uses the value in its file, or leave optional out)".to_owned()),
+        (format!("max_batch_size: 1 input {{ {X} dims: 1 optional: true }}"), "1:66: input[0].optional: unable to load model 'm', optional input 'x' is not supported for models that support batching (fix: leave the input out, so that the model uses the value in its file, or leave optional out)".to_owned()),
         (format!("output {{ {X} dims: 1 label_filename: \"../labels\" }}"), "1:49: output[0].label_filename: '../labels' leaves the model's folder (fix: name a file inside it)".to_owned()),
     ];
     for (text, expected) in cases {

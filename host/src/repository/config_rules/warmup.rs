@@ -56,9 +56,9 @@ fn bounded(block: &Block<'_>, (field, min, max): (&str, u32, u32), rules: &mut R
     })
 }
 
-/// Every declared input must be there: the engine runs nothing less.
+/// Every declared input must be there that no request may leave out: the engine runs nothing less.
 fn check_complete(block: &Block<'_>, inputs: &[(String, Block<'_>)], config: &ModelConfig, rules: &mut Rules<'_, '_>) {
-    for declared in &config.inputs {
+    for declared in config.inputs.iter().filter(|input| !config.optional_inputs.contains(&input.name)) {
         if !inputs.iter().any(|(name, _)| **name == *declared.name) {
             let message = format!("warm-up sample '{}' leaves out input '{}'", block.text("name"), declared.name);
             rules.refuse(block, "inputs", message, format!("add it: inputs {{ key: \"{}\" … }}", declared.name));

@@ -120,7 +120,7 @@ impl Setup {
         let handle = BatchHandle::start(BatcherSpec {
             name: "fake/1".to_owned(),
             signature: Arc::new(fake_signature()),
-            padding: None,
+            assembly: None,
             max_batch_size: self.max_batch_size,
             config: self.config(),
             execution: self.execution,

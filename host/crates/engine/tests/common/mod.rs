@@ -9,8 +9,8 @@ use std::sync::mpsc;
 use bytes::Bytes;
 use engine::{LoaderOptions, OrtLoader, OrtRuntime, RuntimeOptions, find_library};
 use model::{
-    AutoComplete, BatchLayout, BatchOutput, DataType, EngineError, LoadError, LoadRequest, LoadedModel, ModelConfig,
-    ModelInstance, ModelLoader as _, ModelName, Tensor, TensorConfig, VersionNumber,
+    Assembly, AutoComplete, BatchLayout, BatchOutput, DataType, EngineError, LoadError, LoadRequest, LoadedModel,
+    ModelConfig, ModelInstance, ModelLoader as _, ModelName, Tensor, TensorConfig, VersionNumber,
 };
 
 pub(crate) fn runtime() -> OrtRuntime {
@@ -90,6 +90,20 @@ pub(crate) fn floats(shape: &[u64], values: &[f32]) -> Tensor {
     tensor(DataType::Fp32, shape, values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>())
 }
 
+/// What a file of fixtures holds.
+pub(crate) fn json(file: &str) -> serde_json::Value {
+    let text = std::fs::read_to_string(fixture(file)).expect("the fixture is there");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// Every number in nested lists, in order.
+pub(crate) fn numbers(value: &serde_json::Value) -> Vec<f32> {
+    match value {
+        serde_json::Value::Array(values) => values.iter().flat_map(numbers).collect(),
+        value => vec![serde_json::from_value(value.clone()).expect("a number")],
+    }
+}
+
 pub(crate) fn to_floats(data: &[u8]) -> Vec<f32> {
     data.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes"))).collect()
 }
@@ -105,12 +119,39 @@ pub(crate) fn strings<S: AsRef<[u8]>>(elements: &[S]) -> Vec<u8> {
 
 /// Runs one batch whose inputs are in the signature's order, and checks that the answer came before `submit` returned.
 pub(crate) fn run(instance: &mut dyn ModelInstance, inputs: &[Tensor]) -> Result<BatchOutput, EngineError> {
-    let layout = BatchLayout { shapes: inputs.iter().map(|tensor| tensor.shape().to_vec()).collect() };
+    run_rows(instance, inputs, None)
+}
+
+/// The same for a model that batches.
+pub(crate) fn run_rows(
+    instance: &mut dyn ModelInstance,
+    inputs: &[Tensor],
+    rows: Option<u64>,
+) -> Result<BatchOutput, EngineError> {
+    let shapes = inputs.iter().map(|tensor| tensor.shape().to_vec()).collect();
+    let layout = BatchLayout { shapes, rows, ..BatchLayout::default() };
     let slot = instance.prepare(&layout)?;
     for (i, tensor) in inputs.iter().enumerate() {
         slot.append(i, tensor.data());
     }
     submit(instance)
+}
+
+/// Runs requests, each its inputs and rows, as one batch, and gives each its outputs.
+pub(crate) fn run_assembled(
+    instance: &mut dyn ModelInstance,
+    assembly: &Assembly,
+    requests: &[(Vec<Tensor>, u64)],
+) -> Result<Vec<Vec<Tensor>>, EngineError> {
+    let list = requests.iter().map(|(inputs, rows)| (&inputs[..], *rows));
+    let rows: Vec<u64> = requests.iter().map(|(_, rows)| *rows).collect();
+    let batch = assembly.batch(list.clone());
+    let mut layout = BatchLayout::default();
+    batch.write_layout(&mut layout, &list, rows.iter().sum());
+    batch.write(instance.prepare(&layout)?, &list);
+    let outputs = submit(instance)?.tensors;
+    batch.check(&outputs)?;
+    Ok(batch.split(outputs, &rows))
 }
 
 pub(crate) fn submit(instance: &mut dyn ModelInstance) -> Result<BatchOutput, EngineError> {

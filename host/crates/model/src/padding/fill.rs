@@ -28,7 +28,7 @@ impl Fill {
     }
 
     /// Of the element that pads where nothing is said: zero, `false` or the empty string.
-    pub(super) fn zero(data_type: DataType) -> Self {
+    pub(crate) fn zero(data_type: DataType) -> Self {
         Self::new(&[0; 8][..data_type.element_size().unwrap_or(4)])
     }
 
@@ -51,7 +51,7 @@ pub struct CountType(DataType);
 
 impl CountType {
     /// The type, if it can hold every length there is memory for.
-    pub(super) fn new(data_type: DataType) -> Option<Self> {
+    pub(crate) fn new(data_type: DataType) -> Option<Self> {
         let counts = matches!(
             data_type,
             DataType::Int32 | DataType::Int64 | DataType::Uint32 | DataType::Uint64 | DataType::Fp32 | DataType::Fp64

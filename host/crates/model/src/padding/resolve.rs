@@ -29,7 +29,7 @@ impl PaddingConfig {
             return Err(errors);
         }
         let lengths = lengths.into_values().map(|(_, length)| length).collect();
-        let signature = Signature { inputs: served, outputs: model.outputs.clone() };
+        let signature = Signature { inputs: served, ..model.clone() };
         Ok((signature, Padding { lengths, inputs, outputs, free }))
     }
 

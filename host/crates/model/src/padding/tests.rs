@@ -22,6 +22,7 @@ fn bert() -> Signature {
             spec("last_hidden_state", DataType::Fp32, &[-1, -1, 4]),
             spec("pooler_output", DataType::Fp32, &[-1, 4]),
         ],
+        optional_inputs: 0,
     }
 }
 
@@ -36,6 +37,7 @@ fn ranker() -> Signature {
             spec("extra", DataType::Uint8, &[-1, -1, 2]),
         ],
         outputs: vec![spec("scores", DataType::Fp32, &[-1, -1]), spec("pairs", DataType::Fp32, &[-1, -1, -1])],
+        optional_inputs: 0,
     }
 }
 

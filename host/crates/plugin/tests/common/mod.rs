@@ -162,7 +162,7 @@ pub fn call() -> Arc<Call> {
         content_type: Some("application/json".to_owned()),
         accept: None,
         headers: Vec::new(),
-        signature: Arc::new(Signature { inputs: vec![spec("x")], outputs: vec![spec("y")] }),
+        signature: Arc::new(Signature { inputs: vec![spec("x")], outputs: vec![spec("y")], optional_inputs: 0 }),
         is_counted: true,
     })
 }

@@ -24,7 +24,7 @@ fn input(name: &str, data_type: &str, shape: &str, size: usize) -> String {
 
 /// The input that a body alone becomes, with a batch dimension or without.
 fn raw((spec, has_batch_dimension): (TensorSpec, bool), body: &[u8]) -> Result<Tensor, V2Error> {
-    let signature = Signature { inputs: vec![spec], outputs: Vec::new() };
+    let signature = Signature { inputs: vec![spec], ..Signature::default() };
     let body = InferBody::split(Bytes::copy_from_slice(body), Some("0"))?;
     let context = InferContext { has_batch_dimension, ..context(&signature) };
     let mut request = parse_infer(&body, &context)?;

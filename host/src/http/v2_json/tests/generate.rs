@@ -18,7 +18,7 @@ fn signature() -> Signature {
             spec("flag", DataType::Bool, &[1]),
             spec("none", DataType::Int64, &[-1, 0]),
         ],
-        outputs: Vec::new(),
+        ..Signature::default()
     }
 }
 

@@ -11,6 +11,7 @@ fn a_models_metadata() {
     let signature = Signature {
         inputs: vec![spec("x", DataType::Fp32, &[-1, 128])],
         outputs: vec![spec("label", DataType::Bytes, &[-1]), spec("p", DataType::Fp16, &[])],
+        optional_inputs: 0,
     };
     let versions: Vec<_> = [1, 12].into_iter().filter_map(VersionNumber::new).collect();
     let mut out = Vec::new();

@@ -19,7 +19,7 @@ use super::{
 /// A model with inputs `x` and `z` and outputs `y` and `w`; the parser only takes names and counts from it.
 fn signature() -> Signature {
     let spec = |name: &str| TensorSpec { name: name.into(), data_type: DataType::Fp32, shape: vec![-1, 2] };
-    Signature { inputs: vec![spec("x"), spec("z")], outputs: vec![spec("y"), spec("w")] }
+    Signature { inputs: vec![spec("x"), spec("z")], outputs: vec![spec("y"), spec("w")], optional_inputs: 0 }
 }
 
 fn parse(body: &str) -> Result<InferRequest, V2Error> {

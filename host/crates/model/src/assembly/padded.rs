@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
-use model::{BatchInput, BatchLayout, EngineError, PaddedAxis, Padding, Slot, Tensor, display_shape};
+use super::{Request, split_outputs};
+use crate::{BatchInput, BatchLayout, EngineError, PaddedAxis, Padding, Slot, Tensor, display_shape};
 
 /// See the module. Requests are told apart by their position in the batch.
-pub(crate) struct PaddedBatch {
+#[derive(Debug)]
+pub(super) struct PaddedBatch {
     padding: Arc<Padding>,
     /// Each request's own lengths, one request behind the other.
     own: Vec<u64>,
@@ -14,11 +16,8 @@ pub(crate) struct PaddedBatch {
     padded: Vec<u64>,
 }
 
-/// A request's inputs and rows.
-pub(crate) type Request<'a> = (&'a [Tensor], u64);
-
 impl PaddedBatch {
-    pub(crate) fn new<'a>(padding: &Arc<Padding>, requests: impl Iterator<Item = Request<'a>>) -> Self {
+    pub(super) fn new<'a>(padding: &Arc<Padding>, requests: impl Iterator<Item = Request<'a>>) -> Self {
         let (mut own, mut padded) = (Vec::new(), Vec::new());
         for (inputs, _) in requests {
             let start = own.len();
@@ -31,7 +30,8 @@ impl PaddedBatch {
     }
 
     /// Writes the full shapes of the batch, whose first request brings `inputs`. What `layout` held before is reused.
-    pub(crate) fn write_layout(&self, layout: &mut BatchLayout, inputs: &[Tensor], rows: u64) {
+    pub(super) fn write_layout(&self, layout: &mut BatchLayout, inputs: &[Tensor], rows: u64) {
+        layout.rows = Some(rows);
         layout.shapes.resize_with(self.padding.inputs().len(), Vec::new);
         for (shape, input) in layout.shapes.iter_mut().zip(self.padding.inputs()) {
             shape.clear();
@@ -49,7 +49,7 @@ impl PaddedBatch {
     }
 
     /// Writes every input of the batch.
-    pub(crate) fn write<'a>(&self, slot: &mut dyn Slot, requests: &(impl Iterator<Item = Request<'a>> + Clone)) {
+    pub(super) fn write<'a>(&self, slot: &mut dyn Slot, requests: &(impl Iterator<Item = Request<'a>> + Clone)) {
         for (position, input) in self.padding.inputs().iter().enumerate() {
             let mut append = |elements: &[u8]| slot.append(position, elements);
             for (own, request) in self.own_lengths().zip(requests.clone()) {
@@ -91,7 +91,7 @@ impl PaddedBatch {
     }
 
     /// Checks that every output that is to be cut has the batch's length.
-    pub(crate) fn check(&self, outputs: &[Tensor]) -> Result<(), EngineError> {
+    pub(super) fn check(&self, outputs: &[Tensor]) -> Result<(), EngineError> {
         let wrong =
             self.cuts(outputs).find(|(tensor, cut)| tensor.shape().get(cut.axis) != Some(&self.padded[cut.length]));
         let Some((tensor, PaddedAxis { length, axis })) = wrong else { return Ok(()) };
@@ -102,8 +102,15 @@ impl PaddedBatch {
         })
     }
 
+    /// Each request's outputs, as long as it is; `rows` are the row counts of the requests.
+    pub(super) fn split(&self, outputs: Vec<Tensor>, rows: &[u64]) -> Vec<Vec<Tensor>> {
+        let mut answers = split_outputs(outputs, rows);
+        answers.iter_mut().enumerate().for_each(|(request, outputs)| self.cut(request, outputs));
+        answers
+    }
+
     /// Cuts a request's rows of the outputs back to its own lengths.
-    pub(crate) fn cut(&self, request: usize, outputs: &mut [Tensor]) {
+    fn cut(&self, request: usize, outputs: &mut [Tensor]) {
         let own = self.own_lengths().nth(request).unwrap_or_default();
         if own == self.padded {
             return;

@@ -1,10 +1,10 @@
 use bytes::Bytes;
-use model::{
+
+use super::*;
+use crate::{
     Boundaries, Buckets, CutOutput, DataType, FilledInput, FilledKind, PadTo, PaddedInput, PaddingConfig, Signature,
     TensorSpec,
 };
-
-use super::*;
 
 /// Keeps what is appended: per input the bytes, and every place they came from.
 struct RecordingSlot {
@@ -34,6 +34,7 @@ fn padding(buckets: Buckets) -> Arc<Padding> {
             spec("words", DataType::Bytes, &[-1, -1]),
         ],
         outputs: vec![spec("pooled", DataType::Uint8, &[-1]), spec("each", DataType::Uint8, &[-1, 1, -1])],
+        optional_inputs: 0,
     };
     let length = || Arc::<str>::from("length");
     let input = |value: &str| PaddedInput { length: length(), axis: None, value: Some(value.to_owned()) };
@@ -69,7 +70,7 @@ struct Written {
 fn write(padding: &Arc<Padding>, requests: &[(Vec<Tensor>, u64)]) -> (PaddedBatch, Written) {
     let list = || requests.iter().map(|(inputs, rows)| (&inputs[..], *rows));
     let batch = PaddedBatch::new(padding, list());
-    let mut layout = BatchLayout { shapes: vec![vec![7; 7]; 7] };
+    let mut layout = BatchLayout { shapes: vec![vec![7; 7]; 7], ..BatchLayout::default() };
     batch.write_layout(&mut layout, &requests[0].0, requests.iter().map(|(_, rows)| rows).sum());
     let mut slot = RecordingSlot { inputs: vec![Vec::new(); layout.shapes.len()], sources: Vec::new() };
     batch.write(&mut slot, &list());
