@@ -183,7 +183,8 @@ async fn samples_hold_the_committed_and_the_rebuilt_plugins_to_their_answers() -
                 folder.write("plugin.wasm", fixtures::plugin(model.package)?)?;
             }
         }
-        let passed = format!("{} models checked, 0 errors, 0 warnings\n", present.len());
+        let checked = format!("{} model{} checked", present.len(), if present.len() == 1 { "" } else { "s" });
+        let passed = format!("{checked}, 0 errors, 0 warnings\n");
         assert_eq!(check(&repository, &[], 0).await?, passed, "{build}");
         for Shipped { name, sample, field, right, wrong, .. } in present.iter().copied() {
             let answer = repository.path().join(name).join("samples").join(sample).join("expected.json");
@@ -196,7 +197,7 @@ async fn samples_hold_the_committed_and_the_rebuilt_plugins_to_their_answers() -
                  plugin or the sample, or record what it answers now with --update-samples)\n"
             );
         }
-        let refused = format!("{refusals}{0} models checked, {0} errors, 0 warnings\n", present.len());
+        let refused = format!("{refusals}{checked}, {} errors, 0 warnings\n", present.len());
         assert_eq!(check(&repository, &[], 1).await?, refused, "{build}");
     }
     Ok(())

@@ -110,16 +110,16 @@ async fn what_the_server_fills_in_is_nothing_a_client_sees_or_sends() -> Result<
     let cases = [
         (
             json!({"inputs": [input("tokens", 3), input("mask", 3)]}),
-            "[request id: <id_unknown>] expected 1 inputs but got 2 inputs for model 'tokens'. Got input(s) ['tokens','mask']. Please provide all \
+            "expected 1 inputs but got 2 inputs for model 'tokens'. Got input(s) ['tokens','mask']. Please provide all \
              required input(s).",
         ),
         (
             json!({"inputs": [input("tokens", 9)]}),
-            "[request id: <id_unknown>] input 'tokens' for model 'tokens' must have a length from 1 to 8, got 9",
+            "input 'tokens' for model 'tokens' must have a length from 1 to 8, got 9",
         ),
         (
             json!({"inputs": [input("tokens", 0)]}),
-            "[request id: <id_unknown>] input 'tokens' for model 'tokens' must have a length from 1 to 8, got 0",
+            "input 'tokens' for model 'tokens' must have a length from 1 to 8, got 0",
         ),
     ];
     for (body, text) in cases {
