@@ -29,6 +29,7 @@ use crate::repository::private_copy::LoadingFolder;
 use crate::repository::reconciler::{Reconciler, ReconcilerParts};
 use crate::repository::workshop::{Verification, Workshop};
 use crate::repository_api::RepositoryApi;
+use crate::response_cache::ResponseCache;
 use crate::serving::{ServerTraits, ServingParts, ServingState};
 use crate::settings::{GrpcSettings, Settings};
 use crate::tasks::Tasks;
@@ -267,6 +268,10 @@ fn workshop(settings: &Settings, tools: Tools) -> Workshop {
     if let Some(limiter) = rate_limiter.clone() {
         metrics.show_resources(move || limiter.resources());
     }
+    let response_cache = settings.loading.response_cache_bytes.map(|bytes| Arc::new(ResponseCache::new(bytes.get())));
+    if let Some(cache) = response_cache.clone() {
+        metrics.show_response_cache(move || cache.snapshot());
+    }
     Workshop {
         loader,
         sandbox,
@@ -277,6 +282,7 @@ fn workshop(settings: &Settings, tools: Tools) -> Workshop {
         loading,
         config_choice: settings.loading.config_choice.clone(),
         rate_limiter,
+        response_cache,
         defaults: ConfigDefaults::of(settings),
         load_retries: settings.loading.retries,
         headroom_bytes: settings.loading.headroom_bytes,
@@ -365,6 +371,7 @@ fn show_limits(metrics: &Metrics, settings: &Settings) {
     count("serving_threads", settings.serving_threads.get());
     seconds("request_timeout_seconds", settings.limits.timeout);
     count("max_queue_size", settings.max_queue_size.get());
+    count("response_cache_bytes", settings.loading.response_cache_bytes.map_or(0, |bytes| bytes.get() as usize));
     count("model_load_threads", settings.load_threads.get());
     count("model_load_retries", settings.loading.retries);
     count("model_control_requests", REQUESTS_WAITING_MAX);

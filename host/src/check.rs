@@ -197,6 +197,7 @@ fn build_workshop(settings: &Settings) -> anyhow::Result<Bench> {
         history: History::new(state.path(), 1),
         loading: LoadingFolder::new(state.path()),
         rate_limiter: None,
+        response_cache: None,
         config_choice: settings.loading.config_choice.clone(),
         defaults: ConfigDefaults::of(settings),
         load_retries: settings.loading.retries,

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::metrics::{Departed, Metrics};
 use crate::registry::{ModelRegistry, PluginSlot};
+use crate::response_cache::VersionCache;
 
 /// How often idle plugin instances are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
@@ -26,6 +27,8 @@ pub enum Chore {
     StopQueue(BatchHandle),
     /// Drop the warm instances of a plugin.
     RetirePlugin(Arc<Plugin>),
+    /// Forget what a version that is gone has answered.
+    ForgetAnswers(VersionCache),
     /// Nothing further: end.
     Stop,
 }
@@ -99,6 +102,10 @@ fn work(chores: &Receiver<Chore>, registry: &ModelRegistry, metrics: &Metrics) {
                 engine::return_free_memory();
             }
             Ok(Chore::RetirePlugin(plugin)) => plugin.retire(),
+            Ok(Chore::ForgetAnswers(answers)) => {
+                drop(answers);
+                engine::return_free_memory();
+            }
             Ok(Chore::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {}
         }

@@ -19,6 +19,7 @@ pub mod registry;
 pub mod repository;
 pub mod repository_api;
 pub mod request_id;
+pub mod response_cache;
 pub mod serving;
 pub mod settings;
 mod tally;

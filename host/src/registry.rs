@@ -13,6 +13,7 @@ use model::{
     Tensor, VersionNumber,
 };
 use prometheus::IntGauge;
+use tokio::time::Instant;
 
 use crate::failure::RequestFailure;
 use crate::generation::PluginGeneration;
@@ -20,6 +21,7 @@ use crate::janitor::{Chore, ChoreSender};
 use crate::metrics::VersionMetrics;
 use crate::repository::declared_config::{DeclaredConfig, Labels};
 use crate::repository::scan::Unit;
+use crate::response_cache::VersionCache;
 
 /// The served models, readable without a lock.
 #[derive(Default)]
@@ -31,14 +33,22 @@ pub struct ModelRegistry {
 #[derive(Clone, Default)]
 pub struct ModelMap {
     models: HashMap<ModelName, Arc<ServedModel>>,
-    /// Models that were unloaded on request, with the versions that served.
-    unloaded: HashMap<ModelName, Vec<VersionNumber>>,
+    /// Models that were unloaded on request.
+    unloaded: HashMap<ModelName, Unloaded>,
     /// Models that are being loaded while nothing of them serves.
     loading: HashSet<ModelName>,
     /// Whether the first pass over the repositories is over.
     complete: bool,
     /// Whether, after that, every model has served at the same time.
     has_been_ready: bool,
+}
+
+/// What is remembered of a model that was unloaded on request.
+#[derive(Clone)]
+struct Unloaded {
+    /// The versions that served.
+    versions: Vec<VersionNumber>,
+    since: Instant,
 }
 
 /// What is known and served of one model.
@@ -116,6 +126,8 @@ pub struct LoadedVersion {
     max_request_rows: u32,
     /// What becomes of outputs that are no numbers.
     pub non_finite: NonFinite,
+    /// What it has answered before, where that is kept.
+    pub answers: Option<VersionCache>,
     /// The labels of its outputs: of the configuration, else of the file.
     pub labels: Labels,
     /// Inputs and outputs.
@@ -160,6 +172,7 @@ pub struct LoadedVersionParts {
     pub number: VersionNumber,
     pub digest: Arc<str>,
     pub config: VersionConfig,
+    pub answers: Option<VersionCache>,
     pub labels: Labels,
     pub signature: Arc<Signature>,
     pub assembly: Option<Assembly>,
@@ -182,6 +195,7 @@ impl LoadedVersion {
             max_request_rows: parts.config.completed.max_request_rows(),
             non_finite: parts.config.completed.non_finite,
             config: ArcSwap::from_pointee(parts.config),
+            answers: parts.answers,
             labels: parts.labels,
             signature: parts.signature,
             assembly: parts.assembly,
@@ -252,6 +266,9 @@ impl Drop for LoadedVersion {
             gauge.dec();
         }
         self.chores.send(Chore::StopQueue(self.batch.clone()));
+        if let Some(answers) = self.answers.take() {
+            self.chores.send(Chore::ForgetAnswers(answers));
+        }
     }
 }
 
@@ -287,10 +304,23 @@ impl ModelRegistry {
         map.loading.remove(name);
         let old = map.models.remove(name);
         if let Some(old) = &old {
-            map.unloaded.insert(name.clone(), old.releases.keys().copied().collect());
+            let versions = old.releases.keys().copied().collect();
+            map.unloaded.insert(name.clone(), Unloaded { versions, since: Instant::now() });
         }
         self.store(map);
         old
+    }
+
+    /// Forgets those models that were unloaded on request before `until` and that `is_gone` says nobody can load again.
+    pub fn forget_unloaded(&self, until: Instant, is_gone: impl Fn(&ModelName) -> bool) {
+        let map = self.map.load();
+        let is_due = |name: &ModelName, unloaded: &Unloaded| unloaded.since <= until && is_gone(name);
+        if !map.unloaded.iter().any(|(name, unloaded)| is_due(name, unloaded)) {
+            return;
+        }
+        let mut map = ModelMap::clone(&map);
+        map.unloaded.retain(|name, unloaded| !is_due(name, unloaded));
+        self.store(map);
     }
 
     /// Records that a model of which nothing serves is being loaded.
@@ -351,7 +381,7 @@ impl ModelMap {
 
     /// Models that were unloaded on request and not loaded again, with the versions that served.
     pub fn unloaded(&self) -> impl Iterator<Item = (&ModelName, &[VersionNumber])> {
-        self.unloaded.iter().map(|(name, versions)| (name, &versions[..]))
+        self.unloaded.iter().map(|(name, unloaded)| (name, &unloaded.versions[..]))
     }
 
     /// Models that are being loaded while nothing of them serves.

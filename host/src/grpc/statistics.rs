@@ -42,9 +42,8 @@ fn statistics_of(release: &Release) -> ModelStatistics {
         compute_input: duration(phases.compute_input),
         compute_infer: duration(phases.compute_infer),
         compute_output: duration(phases.compute_output),
-        // Nothing is cached.
-        cache_hit: Some(StatisticDuration::default()),
-        cache_miss: Some(StatisticDuration::default()),
+        cache_hit: duration(phases.cache_hit),
+        cache_miss: duration(phases.cache_miss),
     };
     ModelStatistics {
         name: version.model.to_string(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use model::ModelName;
 use tokio::time::Instant;
 
-/// How long the series of a model that is gone are still shown: several times any usual scrape interval.
+/// How long a model that is gone is still told of, in its series and in the index: several times any usual scrape interval.
 pub const SERIES_GRACE: Duration = Duration::from_secs(600);
 
 /// See the module.

@@ -3,7 +3,7 @@
 //! those of the one it replaces; its statistics count from its load.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -100,6 +100,10 @@ pub struct PhaseCounts {
     pub compute_infer: TimedCount,
     /// Cutting the outputs.
     pub compute_output: TimedCount,
+    /// Finding an answer in the cache.
+    pub cache_hit: TimedCount,
+    /// Not finding it, and keeping it.
+    pub cache_miss: TimedCount,
 }
 
 /// Batches of one size.
@@ -142,6 +146,8 @@ impl InferenceSnapshot {
             compute_input: now.compute_input.since(then.compute_input),
             compute_infer: now.compute_infer.since(then.compute_infer),
             compute_output: now.compute_output.since(then.compute_output),
+            cache_hit: now.cache_hit.since(then.cache_hit),
+            cache_miss: now.cache_miss.since(then.cache_miss),
         };
         self.inference_count = self.inference_count.saturating_sub(earlier.inference_count);
         self.execution_count = self.execution_count.saturating_sub(earlier.execution_count);
@@ -169,6 +175,10 @@ pub struct InferenceCounters {
     compute_input: Timed,
     compute_infer: Timed,
     compute_output: Timed,
+    cache_hit: Timed,
+    cache_miss: Timed,
+    /// Whether answers are kept.
+    is_caching: AtomicBool,
     rows: AtomicU64,
     executions: AtomicU64,
     failures: [AtomicU64; 4],
@@ -189,6 +199,20 @@ impl InferenceCounters {
         self.compute_output.add(times.output);
         self.rows.fetch_add(rows, Ordering::Relaxed);
         self.last_ms.store(now_ms(), Ordering::Relaxed);
+    }
+
+    /// A request was answered from the cache, so long after its submission; looking took `lookup`. As in Triton it has
+    /// waited for no time and is no inference.
+    pub fn hit(&self, lookup: Duration, time: Duration) {
+        self.success.add(time);
+        self.queue.add(Duration::ZERO);
+        self.cache_hit.add(lookup);
+        self.last_ms.store(now_ms(), Ordering::Relaxed);
+    }
+
+    /// The answer to a request was not in the cache and has been kept, both in so much time.
+    pub fn missed(&self, time: Duration) {
+        self.cache_miss.add(time);
     }
 
     /// A request has failed.
@@ -219,6 +243,15 @@ impl InferenceCounters {
         self.load_nanos.store(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
+    /// Whether answers are kept.
+    pub fn show_caching(&self, is_caching: bool) {
+        self.is_caching.store(is_caching, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_caching(&self) -> bool {
+        self.is_caching.load(Ordering::Relaxed)
+    }
+
     pub(super) fn pending(&self) -> u64 {
         self.pending.load(Ordering::Relaxed)
     }
@@ -241,6 +274,8 @@ impl InferenceCounters {
                 compute_input: self.compute_input.read(),
                 compute_infer: self.compute_infer.read(),
                 compute_output: self.compute_output.read(),
+                cache_hit: self.cache_hit.read(),
+                cache_miss: self.cache_miss.read(),
             },
             failures: self.failures.each_ref().map(|count| count.load(Ordering::Relaxed)),
             batches: self.batches.lock().unwrap_or_else(PoisonError::into_inner).clone(),

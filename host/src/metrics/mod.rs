@@ -7,6 +7,7 @@ mod inference;
 pub mod names;
 mod observations;
 mod resources;
+mod response_cache;
 mod sandbox;
 mod triton;
 mod version;
@@ -23,11 +24,14 @@ pub use inference::{BatchCounts, FailureReason, InferenceCounters, InferenceSnap
 use observations::Observations;
 pub use resources::Resource;
 use resources::Resources;
+use response_cache::CacheSeries;
 pub use sandbox::SandboxGauges;
 use sandbox::SandboxMetrics;
 pub use triton::TritonMetrics;
 use triton::TritonSeries;
 pub use version::{Stage, VersionMetrics};
+
+use crate::response_cache::CacheSnapshot;
 
 /// Outcome of one attempt to publish something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -211,6 +215,11 @@ impl Metrics {
     /// does. Once per process.
     pub fn show_resources(&self, read: impl Fn() -> Vec<Resource> + Send + Sync + 'static) {
         registered_once(&self.registry, Resources::new(read));
+    }
+
+    /// Shows, from now on, what `read` tells of the response cache. Once per process.
+    pub fn show_response_cache(&self, read: impl Fn() -> CacheSnapshot + Send + Sync + 'static) {
+        registered_once(&self.registry, CacheSeries::new(read));
     }
 
     /// Shows how many log lines have been dropped.

@@ -90,3 +90,30 @@ pub const NV_OUTPUT_DURATION: &str = "nv_inference_compute_output_duration_us";
 pub const NV_PENDING: &str = "nv_inference_pending_request_count";
 /// Triton's: time that loading the version took.
 pub const NV_LOAD_DURATION: &str = "nv_model_load_duration_secs";
+
+/// Bytes that the answers in the response cache take.
+pub const RESPONSE_CACHE_BYTES: &str = "airlock_response_cache_bytes";
+/// Triton's: answers in the response cache.
+pub const NV_CACHE_ENTRIES: &str = "nv_cache_num_entries";
+/// Triton's: requests that looked into the response cache.
+pub const NV_CACHE_LOOKUPS: &str = "nv_cache_num_lookups";
+/// Triton's: requests that found their answer there.
+pub const NV_CACHE_HITS: &str = "nv_cache_num_hits";
+/// Triton's: requests that did not.
+pub const NV_CACHE_MISSES: &str = "nv_cache_num_misses";
+/// Triton's: answers that had to make room.
+pub const NV_CACHE_EVICTIONS: &str = "nv_cache_num_evictions";
+/// Triton's: time spent looking into the response cache.
+pub const NV_CACHE_LOOKUP_TIME: &str = "nv_cache_lookup_duration";
+/// Triton's: time spent keeping answers.
+pub const NV_CACHE_INSERTION_TIME: &str = "nv_cache_insertion_duration";
+/// Triton's: how full the response cache is.
+pub const NV_CACHE_UTIL: &str = "nv_cache_util";
+/// Triton's: requests of a version that found their answer in the response cache.
+pub const NV_CACHE_HITS_OF_MODEL: &str = "nv_cache_num_hits_per_model";
+/// Triton's: requests of a version that did not.
+pub const NV_CACHE_MISSES_OF_MODEL: &str = "nv_cache_num_misses_per_model";
+/// Triton's: time spent finding answers of a version.
+pub const NV_CACHE_HIT_TIME_OF_MODEL: &str = "nv_cache_hit_duration_per_model";
+/// Triton's: time spent not finding, and keeping, answers of a version.
+pub const NV_CACHE_MISS_TIME_OF_MODEL: &str = "nv_cache_miss_duration_per_model";

@@ -3,6 +3,7 @@ use std::time::Duration;
 use model::RateScope;
 
 use super::*;
+use crate::response_cache::CacheSnapshot;
 
 /// Every family a scrape shows once each has a child, with its type.
 #[test]
@@ -26,6 +27,8 @@ fn metric_names() {
     metrics.plugin_stage(&model, "preprocess", "inline");
     metrics.plugin_count(&model, "c", 1.0);
     metrics.plugin_observe(&model, "h", &[], 1.0);
+    handles.inference().show_caching(true);
+    metrics.show_response_cache(CacheSnapshot::default);
     metrics.show_resources(|| vec![("r".into(), RateScope::Global, 2, 1)]);
     let text = metrics.render().expect("encodes");
     let types: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
@@ -55,11 +58,24 @@ fn metric_names() {
     airlock_releases_draining gauge
     airlock_requests_in_flight gauge
     airlock_requests_total counter
+    airlock_response_cache_bytes gauge
     airlock_sandbox_calls_waiting gauge
     airlock_sandbox_instances gauge
     airlock_sandbox_pool_in_use gauge
     airlock_stage_duration_seconds histogram
     airlock_swaps_total counter
+    nv_cache_hit_duration_per_model counter
+    nv_cache_insertion_duration gauge
+    nv_cache_lookup_duration gauge
+    nv_cache_miss_duration_per_model counter
+    nv_cache_num_entries gauge
+    nv_cache_num_evictions gauge
+    nv_cache_num_hits gauge
+    nv_cache_num_hits_per_model counter
+    nv_cache_num_lookups gauge
+    nv_cache_num_misses gauge
+    nv_cache_num_misses_per_model counter
+    nv_cache_util gauge
     nv_inference_compute_infer_duration_us counter
     nv_inference_compute_input_duration_us counter
     nv_inference_compute_output_duration_us counter

@@ -9,7 +9,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 
 use super::inference::{FailureReason, InferenceCounters, InferenceSnapshot};
-use super::names;
+use super::{names, response_cache};
 
 /// Which of Triton's series there are (`--metrics-config`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,8 @@ const LOAD_HELP: &str = "Model load time in seconds";
 
 impl TritonSeries {
     pub(super) fn new(which: TritonMetrics) -> Self {
-        let counters = COUNTERS.iter().chain(&LATENCIES).map(|(name, help, _)| (*name, *help));
+        let counters = COUNTERS.iter().chain(&LATENCIES).chain(&response_cache::OF_VERSION);
+        let counters = counters.map(|(name, help, _)| (*name, *help));
         let others = [
             (names::NV_FAILURE, FAILURE_HELP),
             (names::NV_PENDING, PENDING_HELP),
@@ -124,6 +125,12 @@ impl Collector for TritonSeries {
             let metrics = read.iter().map(|(labels, snapshot, _)| counter(labels.clone(), value(snapshot)));
             family((name, help), MetricType::COUNTER, metrics.collect())
         });
+        let of_cached = response_cache::OF_VERSION.iter().map(|(name, help, value)| {
+            let caching = read.iter().filter(|(_, _, counters)| counters.is_caching());
+            let metrics = caching.map(|(labels, snapshot, _)| counter(labels.clone(), value(snapshot)));
+            family((name, help), MetricType::COUNTER, metrics.collect())
+        });
+        let of_cached = of_cached.filter(|family| !family.get_metric().is_empty());
         let failures = read.iter().flat_map(|(labels, snapshot, _)| {
             FailureReason::ALL.map(|(reason, name)| {
                 let labels = labels.iter().cloned().chain([label("reason", name)]).collect();
@@ -136,7 +143,7 @@ impl Collector for TritonSeries {
         let pending = family((names::NV_PENDING, PENDING_HELP), MetricType::GAUGE, pending.collect());
         let loads = read.iter().map(|(labels, _, counters)| gauge(labels.clone(), counters.load_time().as_secs_f64()));
         let loads = family((names::NV_LOAD_DURATION, LOAD_HELP), MetricType::GAUGE, loads.collect());
-        counters.chain([failures, pending, loads]).collect()
+        counters.chain([failures, pending, loads]).chain(of_cached).collect()
     }
 }
 

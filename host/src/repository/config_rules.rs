@@ -74,6 +74,7 @@ pub(super) fn build(
     config.session.custom_op_libraries = backend::custom_op_libraries(&root, &mut rules);
     config.version_policy = settings::version_policy(&root, &mut rules);
     config.model_filename = settings::model_filename(&root, &mut rules);
+    config.has_response_cache = settings::response_cache(&root, &mut rules);
     parameters::read(&root, config, &mut rules);
     config.padding = padding::read(&root, &mut rules);
     padding::check(&root, config, &mut rules);

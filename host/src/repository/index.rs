@@ -105,6 +105,9 @@ fn entries_of(model: &ServedModel) -> Vec<IndexEntry> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::time::Instant;
 
     use super::*;
     use crate::registry::ModelRegistry;
@@ -139,5 +142,23 @@ mod tests {
         {"name":"half","version":"1","state":"UNAVAILABLE","reason":"cut short"}
         {"name":"half","version":"2","state":"UNAVAILABLE","reason":"no model"}
         "#);
+    }
+
+    #[test]
+    fn a_model_that_was_unloaded_is_remembered_while_it_could_be_loaded_again_or_somebody_may_look() {
+        let registry = ModelRegistry::default();
+        for text in ["here", "nowhere"] {
+            registry.publish(known(text, &[]));
+            registry.unload(&name(text));
+        }
+        let names = || -> Vec<String> { registry.snapshot().unloaded().map(|(name, _)| name.to_string()).collect() };
+        let is_gone = |model: &ModelName| model.as_str() == "nowhere";
+        let now = Instant::now();
+        registry.forget_unloaded(now.checked_sub(Duration::from_secs(1)).expect("the clock began earlier"), is_gone);
+        assert_eq!(names().len(), 2, "it is not long ago");
+        registry.forget_unloaded(now, is_gone);
+        assert_eq!(names(), ["here"]);
+        let failure = registry.pin("nowhere", None).err().expect("nothing serves");
+        assert_eq!(failure.text, "Request for unknown model: 'nowhere' is not found");
     }
 }

@@ -19,6 +19,7 @@ pub mod index;
 mod job_queue;
 mod manifest;
 mod model_state;
+mod native_code;
 pub mod overrides;
 pub mod plugin_toml;
 pub mod private_copy;

@@ -21,6 +21,7 @@ use super::declared_config::DeclaredConfig;
 use super::headroom;
 use super::history::History;
 use super::manifest;
+use super::native_code::native_libraries;
 use super::plugin_toml::{PluginKind, PluginManifest, parse_plugin_toml};
 use super::private_copy::LoadingFolder;
 use super::problem::{Problem, read_text};
@@ -28,6 +29,7 @@ use crate::generation::{GenerationParts, GenerationSink, PluginGeneration};
 use crate::janitor::ChoreSender;
 use crate::metrics::Metrics;
 use crate::registry::{LoadedVersion, LoadedVersionParts, VersionConfig};
+use crate::response_cache::{ResponseCache, VersionCache};
 
 /// The tools of the load threads; shared and immutable.
 pub struct Workshop {
@@ -47,6 +49,8 @@ pub struct Workshop {
     pub loading: LoadingFolder,
     /// What the instances of all models share; `None` where their limits are not obeyed.
     pub rate_limiter: Option<RateLimiter>,
+    /// Where the answers of models that ask for it are kept; `None` where the server keeps none.
+    pub response_cache: Option<Arc<ResponseCache>>,
     /// Which file is a model's configuration.
     pub config_choice: ConfigChoice,
     /// Limits a config does not name.
@@ -193,6 +197,12 @@ impl Workshop {
     ) -> Result<LoadedVersion, VersionError> {
         let checksums = declared.checksums.iter().filter(|checksum| checksum.version() == Some(number));
         checksums.into_iter().try_for_each(|checksum| checksum.verify(dir))?;
+        for library in native_libraries(dir, number) {
+            tracing::warn!(
+                model = %declared.model.name, version = %number, library = %library.display(),
+                "native code of a model's folder is never loaded; whatever it does in Triton does not happen here"
+            );
+        }
         let file = version_file(&declared.model, dir, number);
         let started = Instant::now();
         let loaded = self.load_with_retries(&declared.model, &file, number);
@@ -201,6 +211,8 @@ impl Workshop {
         self.metrics.engine_load(&config.name);
         let metrics = Arc::new(self.metrics.version(&config.name, number));
         metrics.inference().show_load(started.elapsed());
+        let answers = self.answers(&config);
+        metrics.inference().show_caching(answers.is_some());
         let signature = Arc::new(signature);
         let batch = BatchHandle::start(BatcherSpec {
             name: format!("{}/{number}", config.name),
@@ -214,11 +226,16 @@ impl Workshop {
             observer: Arc::clone(&metrics) as Arc<dyn batching::BatchObserver>,
             held_until: self.held_until,
         })
-        .map_err(|error| LoadError::Unsupported(error.to_string()))?;
+        .map_err(|error| {
+            // The instances are dropped with the batcher that did not start.
+            engine::return_free_memory();
+            LoadError::Unsupported(error.to_string())
+        })?;
         Ok(LoadedVersion::new(LoadedVersionParts {
             number,
             digest,
             config: VersionConfig { declared: Arc::clone(declared), completed: Arc::new(config) },
+            answers,
             labels: declared.labels.over(labels),
             signature,
             assembly,
@@ -228,6 +245,18 @@ impl Workshop {
             provider,
             chores: self.chores.clone(),
         }))
+    }
+
+    /// Where the version's answers are kept, if the model asks for it and the server can.
+    fn answers(&self, config: &ModelConfig) -> Option<VersionCache> {
+        if config.has_response_cache && self.response_cache.is_none() {
+            tracing::warn!(
+                model = %config.name,
+                "response_cache has no effect: this server keeps no answers; give it --cache-config=local,size=BYTES"
+            );
+        }
+        let cache = self.response_cache.as_ref().filter(|_| config.has_response_cache)?;
+        Some(VersionCache::new(Arc::clone(cache)))
     }
 
     /// What the version's instances need, where that is obeyed.

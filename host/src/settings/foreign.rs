@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use super::HeaderPattern;
 
 /// Flags of parts that are not served yet, with the shape of their values.
-const LATER: [(&str, Shape); 13] = [
+const LATER: [(&str, Shape); 11] = [
     ("grpc-header-forward-pattern", Shape::Pattern),
     ("allow-client-shm", Shape::Switch),
     ("allow-cpu-metrics", Shape::Switch),
@@ -19,8 +19,6 @@ const LATER: [(&str, Shape); 13] = [
     ("trace-rate", Shape::Number),
     ("trace-count", Shape::Number),
     ("trace-log-frequency", Shape::Number),
-    ("cache-config", Shape::Pair('=')),
-    ("response-cache-byte-size", Shape::Number),
 ];
 
 /// Flags that can mean nothing here: of native plug-ins, of memory pools and devices that are managed otherwise, and of
@@ -215,7 +213,6 @@ mod tests {
             ("--trace-config=rate=x", "a whole number behind rate, count and log-frequency"),
             ("--trace-config=triton,count=-2", "a whole number behind rate, count and log-frequency"),
             ("--grpc-header-forward-pattern=(", "it must be a regular expression"),
-            ("--cache-config=local", "it must be two texts with '=' between them"),
         ] {
             let error = parse(&[argument]).expect_err("refused").to_string();
             assert!(error.contains(expected), "{argument}: {error}");

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use super::bounds::Bounds;
+use super::response_cache::response_cache_bytes;
 use super::{
     EngineSettings, HeaderPattern, Listen, LoadSettings, ModelControlMode, RateLimitSettings, RequestLimits,
     RestrictedApis, SandboxLimits, ServeArgs, TritonArgs,
@@ -52,6 +53,7 @@ pub(super) fn load_settings(args: &ServeArgs, bounds: &mut Bounds, problems: &mu
         custom_op_libraries: args.custom_op_library.clone(),
         engine: EngineSettings::of(triton, problems),
         rate_limit: RateLimitSettings::of(triton, problems),
+        response_cache_bytes: response_cache_bytes(triton, problems),
     }
 }
 

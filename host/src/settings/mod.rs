@@ -10,12 +10,13 @@ mod foreign;
 mod forward;
 mod groups;
 mod grpc;
+mod response_cache;
 mod restricted;
 mod triton;
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -102,6 +103,8 @@ pub struct LoadSettings {
     pub engine: EngineSettings,
     /// Whether instances share resources, and how much there is of each.
     pub rate_limit: RateLimitSettings,
+    /// Most bytes of answers that are kept, for models that ask for it; `None` where none are.
+    pub response_cache_bytes: Option<NonZeroU64>,
 }
 
 impl LoadSettings {

@@ -61,6 +61,15 @@ pub struct TritonArgs {
     #[arg(long, env = "AIRLOCK_RATE_LIMIT_RESOURCE", value_name = "NAME:COUNT[:DEVICE]")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rate_limit_resource: Vec<String>,
+    /// Memory for what models answered, as local,size=BYTES; a model whose configuration enables its response_cache is
+    /// not run again for the same inputs [default: none]
+    #[arg(long, env = "AIRLOCK_CACHE_CONFIG", value_name = "CACHE,KEY=VALUE")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cache_config: Vec<String>,
+    /// The old name: N is --cache-config=local,size=N
+    #[arg(long, env = "AIRLOCK_RESPONSE_CACHE_BYTE_SIZE", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response_cache_byte_size: Option<u64>,
     /// Listen on the HTTP port [default: true]
     #[arg(long, env = "AIRLOCK_ALLOW_HTTP", value_name = "BOOL", value_parser = switch)]
     #[serde(skip_serializing_if = "Option::is_none")]

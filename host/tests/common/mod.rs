@@ -103,6 +103,7 @@ impl Host {
             history: History::new(state_dir, 2),
             loading: LoadingFolder::new(state_dir),
             rate_limiter: None,
+            response_cache: None,
             config_choice,
             defaults: ConfigDefaults::default(),
             load_retries: 0,

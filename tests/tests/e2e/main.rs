@@ -18,6 +18,7 @@ mod pair;
 mod plugin_log;
 mod ragged;
 mod refusals;
+mod response_cache;
 mod serve;
 mod soak;
 mod start;

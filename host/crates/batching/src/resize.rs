@@ -7,6 +7,7 @@ use model::ModelInstance;
 use tokio::runtime::Handle;
 
 use crate::handle::{BatchHandle, StartError, slot};
+use crate::rate_limit::{Gate, Leftover};
 use crate::state::{InstanceSlot, State, WorkerState};
 
 impl BatchHandle {
@@ -39,13 +40,20 @@ impl BatchHandle {
 
     /// Retires all but `count` instances: they start nothing further, and are freed when they are idle.
     pub fn keep_instances(&self, count: NonZeroUsize) {
-        self.owner.shared.change(|state| {
+        let unused: Vec<Leftover> = self.owner.shared.change(|state| {
             let retired: Vec<usize> = state.serving().skip(count.get()).collect();
-            for index in retired {
-                state.slots[index].is_retired = true;
+            let retire = |index: usize| {
+                let slot = &mut state.slots[index];
+                slot.is_retired = true;
+                // What it holds or waits for is for those that still run.
+                let unused = slot.gate.as_mut().and_then(Gate::close);
                 state.free_if_retired(index);
-            }
+                unused
+            };
+            retired.into_iter().filter_map(retire).collect()
         });
+        // It goes to other models, whose locks are taken for that.
+        drop(unused);
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -153,6 +153,26 @@ async fn a_leader_that_leaves_gives_its_permit_back() {
     }
     assert_eq!(held(&limiter), 0);
     assert_answers(&second.handle.submit(request(1, 2, 2)).await.expect("free"), 1, 2, 2);
+}
+
+/// It would keep what the others wait for until its model is idle.
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_is_retired_leaves_its_turn_to_those_that_still_run() {
+    let limiter = RateLimiter::default();
+    let first = start(&limiter, FakeMode::Held, Execution::Worker, &[1]);
+    let second = start(&limiter, FakeMode::Inline, Execution::Inline, &[1, 1]);
+    let running = spawn(&first.handle, request(1, 2, 1));
+    until(|| first.control.held() == 1).await;
+    // Of different shapes, so that they are three batches.
+    let waiting: Vec<_> = (2..5).map(|value| spawn(&second.handle, request(1, value.into(), value))).collect();
+    until(|| second.handle.snapshot().queued_requests == 3).await;
+    second.handle.keep_instances(NonZeroUsize::MIN);
+    assert!(first.control.release());
+    assert_answers(&running.await.expect("no panic").expect("runs"), 1, 2, 1);
+    for (value, task) in (2..5).zip(waiting) {
+        assert_answers(&task.await.expect("no panic").expect("runs"), 1, value.into(), value);
+    }
+    assert_eq!(held(&limiter), 0);
 }
 
 #[tokio::test(start_paused = true)]

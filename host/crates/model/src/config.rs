@@ -61,6 +61,8 @@ pub struct ModelConfig {
     pub execution: Execution,
     /// What becomes of outputs that are no numbers.
     pub non_finite: NonFinite,
+    /// Whether answers are kept for requests with the same inputs.
+    pub has_response_cache: bool,
     /// The remaining `parameters`, by key.
     pub parameters: BTreeMap<String, String>,
 }
@@ -87,6 +89,7 @@ impl ModelConfig {
             warmup: Vec::new(),
             execution: Execution::Auto,
             non_finite: NonFinite::Count,
+            has_response_cache: false,
             parameters: BTreeMap::new(),
         }
     }

@@ -136,6 +136,12 @@ impl Tensor {
         (self.name, self.data_type, self.shape, self.data)
     }
 
+    /// The same tensor in memory of its own, where this one may be a view of something larger.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self { data: Bytes::copy_from_slice(&self.data), ..self.clone() }
+    }
+
     /// Cuts the tensor along its first dimension into pieces of `rows[i]` rows each, sharing the data.
     /// `rows` must add up to the first dimension.
     #[must_use]

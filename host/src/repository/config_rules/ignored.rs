@@ -8,17 +8,7 @@ use super::{Rules, parameters};
 
 /// By message type: the fields without effect.
 const IGNORED: [(&str, &[&str]); 4] = [
-    (
-        "ModelConfig",
-        &[
-            "runtime",
-            "cc_model_filenames",
-            "metric_tags",
-            "model_transaction_policy",
-            "response_cache",
-            "model_metrics",
-        ],
-    ),
+    ("ModelConfig", &["runtime", "cc_model_filenames", "metric_tags", "model_transaction_policy", "model_metrics"]),
     ("ModelInput", &["format"]),
     ("ModelInstanceGroup", &["profile", "passive", "secondary_devices", "host_policy"]),
     (
@@ -35,7 +25,6 @@ const IGNORED: [(&str, &[&str]); 4] = [
 ];
 
 pub(super) fn warn(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
-    check_response_cache(root, rules);
     check_model_metrics(root, rules);
     // Of a configuration that is refused nothing is accepted.
     if rules.report.has_errors() {
@@ -62,24 +51,6 @@ fn collect(block: &Block<'_>, path: &str, found: &mut BTreeMap<String, Option<us
         for inner in block.block(&name).into_iter().chain(block.blocks(&name)) {
             collect(&inner, &path, found);
         }
-    }
-}
-
-fn check_response_cache(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
-    if !root.block("response_cache").is_some_and(|cache| cache.flag("enable")) {
-        return;
-    }
-    let is_decoupled = root.block("model_transaction_policy").is_some_and(|policy| policy.flag("decoupled"));
-    let conflicts = [
-        (root.has("sequence_batching"), "sequence batching scheduler"),
-        (is_decoupled, "'decoupled' transaction policy"),
-    ];
-    for (_, other) in conflicts.into_iter().filter(|(conflicts, _)| *conflicts) {
-        let message = format!(
-            "Response Cache does not currently support model {} with {other}. Please disable the response cache.",
-            rules.model
-        );
-        rules.refuse(root, "response_cache", message, "leave response_cache out".to_owned());
     }
 }
 

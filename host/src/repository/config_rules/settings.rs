@@ -1,4 +1,4 @@
-//! The single-valued fields: batch size, graph optimization, version policy and file name.
+//! The single-valued fields: batch size, graph optimization, version policy, file name and response cache.
 
 use model::{GraphOptimization, VersionNumber, VersionPolicy};
 
@@ -76,4 +76,25 @@ pub(super) fn model_filename(root: &Block<'_>, rules: &mut Rules<'_, '_>) -> Str
         rules.refuse(root, FIELD, message, "name a file inside it, such as \"model.onnx\"".to_owned());
     }
     name.to_owned()
+}
+
+/// Whether the model's answers are to be kept.
+pub(super) fn response_cache(root: &Block<'_>, rules: &mut Rules<'_, '_>) -> bool {
+    const FIELD: &str = "response_cache";
+    if !root.block(FIELD).is_some_and(|cache| cache.flag("enable")) {
+        return false;
+    }
+    let is_decoupled = root.block("model_transaction_policy").is_some_and(|policy| policy.flag("decoupled"));
+    let conflicts = [
+        (root.has("sequence_batching"), "sequence batching scheduler"),
+        (is_decoupled, "'decoupled' transaction policy"),
+    ];
+    for (_, other) in conflicts.into_iter().filter(|(conflicts, _)| *conflicts) {
+        let message = format!(
+            "Response Cache does not currently support model {} with {other}. Please disable the response cache.",
+            rules.model
+        );
+        rules.refuse(root, FIELD, message, "leave response_cache out".to_owned());
+    }
+    true
 }

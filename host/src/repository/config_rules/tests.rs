@@ -368,11 +368,10 @@ output { name: \"z\" data_type: TYPE_FP32 dims: 1 }
 optimization { cuda { graphs: true } input_pinned_memory { enable: true } graph { level: 1 } }
 instance_group { passive: true profile: \"0\" }
 dynamic_batching { preserve_ordering: true default_queue_policy { allow_timeout_override: true } }
-response_cache { enable: true }
 parameters { key: \"gpu_mem_limit\" value { string_value: \"1\" } }
 parameters { key: \"mine\" value { string_value: \"1\" } }",
         &[
-            "3:54: accepted and ignored: input.format, instance_group.passive, instance_group.profile, optimization.cuda, optimization.input_pinned_memory, parameters.gpu_mem_limit, response_cache",
+            "3:54: accepted and ignored: input.format, instance_group.passive, instance_group.profile, optimization.cuda, optimization.input_pinned_memory, parameters.gpu_mem_limit",
         ],
     );
 }

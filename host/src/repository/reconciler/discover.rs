@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 
 use model::{ModelName, Moment};
 
+use tokio::time::Instant;
+
 use super::Loop;
+use crate::metrics::SERIES_GRACE;
 use crate::repository::scan::{ModelFiles, scan_model, scan_repository};
 use crate::settings::{ModelControl, StartupModels};
 
@@ -35,6 +38,9 @@ impl Loop {
             let gone: Vec<ModelName> = self.models.keys().filter(is_gone).cloned().collect();
             gone.iter().for_each(|name| self.observe_gone(name, now));
             self.report_missing(&found);
+            if let Some(until) = Instant::now().checked_sub(SERIES_GRACE) {
+                self.parts.registry.forget_unloaded(until, |name| !found.contains_key(name));
+            }
         }
     }
 
