@@ -21,5 +21,6 @@ pub mod repository_api;
 pub mod request_id;
 pub mod serving;
 pub mod settings;
+pub mod shared_memory;
 mod tally;
 pub mod tasks;

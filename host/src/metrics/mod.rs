@@ -8,6 +8,7 @@ pub mod names;
 mod observations;
 mod resources;
 mod sandbox;
+mod shared_memory;
 mod triton;
 mod version;
 
@@ -25,6 +26,7 @@ pub use resources::Resource;
 use resources::Resources;
 pub use sandbox::SandboxGauges;
 use sandbox::SandboxMetrics;
+use shared_memory::SharedMemoryMetrics;
 pub use triton::TritonMetrics;
 use triton::TritonSeries;
 pub use version::{Stage, VersionMetrics};
@@ -82,6 +84,7 @@ pub struct Metrics {
     plugin_counter: prometheus::CounterVec,
     plugin_observation: Observations,
     log_lines_dropped: IntGauge,
+    shared_memory: SharedMemoryMetrics,
     limit: GaugeVec,
     models: IntGaugeVec,
     /// Requests held now.
@@ -188,6 +191,7 @@ impl Metrics {
             plugin_counter: plugin_counter(r),
             plugin_observation: registered(r, Ok(Observations::new())),
             log_lines_dropped: gauge(names::LOG_LINES_DROPPED, "Log lines dropped since the start"),
+            shared_memory: SharedMemoryMetrics::new(r),
             limit: registered(r, GaugeVec::new(Opts::new(names::LIMIT, "Limits in force, by name"), &["name"])),
             models: gauges(names::MODELS, "Models by state", &["state"]),
             in_flight: gauge(names::IN_FLIGHT, "Requests held now"),
@@ -216,6 +220,11 @@ impl Metrics {
     /// Shows how many log lines have been dropped.
     pub fn show_log_lines_dropped(&self, count: u64) {
         self.log_lines_dropped.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Shows the shared memory regions that are open, and their bytes together.
+    pub fn show_shared_memory(&self, regions: u64, bytes: u64) {
+        self.shared_memory.show(regions, bytes);
     }
 
     /// Shows a limit.

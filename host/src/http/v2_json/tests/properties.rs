@@ -15,6 +15,8 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
         body("BYTES", "[2]", "[\"a\\u00e9\",\"\"]"),
         body("INT64", "[1]", "[-9223372036854775808]"),
         concat!(r#"{"inputs":[{"name":"x","datatype":"BYTES","shape":[1],"parameters":{"binary_data_size":5}}]}"#, "\u{1}\0\0\0a").to_owned(),
+        r#"{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"parameters":{"shared_memory_region":"r","shared_memory_byte_size":4}}]}"#
+            .to_owned(),
         r#"{"id":"7","parameters":{"priority":1,"a":"b"},"inputs":[{"data":[[true]],"shape":[1],"name":"x","datatype":"BOOL"}],
             "outputs":[{"name":"y","parameters":{"binary_data":false}}]}"#
             .to_owned(),
