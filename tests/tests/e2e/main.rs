@@ -18,6 +18,7 @@ mod pair;
 mod plugin_log;
 mod refusals;
 mod serve;
+mod shared_memory;
 mod soak;
 mod start;
 mod statistics;
