@@ -9,12 +9,14 @@ use airlock::classification::Classification;
 use airlock::grpc::proto::inference::ModelInferRequest;
 use airlock::grpc::{DecodeContext, decode_infer};
 use airlock::http::v2_json::{
-    EncodedOutput, Encoding, InferAnswer, InferBody, InferContext, InferRequest, V2Error, parse_infer, render_infer,
+    EncodedOutput, Encoding, InferAnswer, InferBody, InferContext, InferRequest, OutputForm, V2Error, parse_infer,
+    render_infer,
 };
 use airlock::repository::config_json::{normal_json, parse_model_config_json};
 use airlock::repository::config_text::{ConfigContext, ConfigDefaults, parse_model_config};
 use airlock::repository::declared_config::DeclaredConfig;
 use airlock::repository::plugin_toml::parse_plugin_toml;
+use airlock::shared_memory::DISABLED;
 use bytes::Bytes;
 use model::{DataType, ModelName, Signature, Tensor, TensorSpec};
 use plugin::{RuntimeConfig, SandboxRuntime};
@@ -55,8 +57,13 @@ fn infer(body: Result<InferBody, V2Error>) {
     let one = Signature { inputs: vec![spec("x")], outputs: vec![spec("y"), spec("w")], optional_inputs: 0 };
     let two = Signature { inputs: vec![spec("x"), spec("z")], ..one.clone() };
     for signature in [one, two] {
-        let context =
-            InferContext { model: "m", signature: &signature, has_batch_dimension: true, data_bytes_max: 1 << 20 };
+        let context = InferContext {
+            model: "m",
+            signature: &signature,
+            has_batch_dimension: true,
+            data_bytes_max: 1 << 20,
+            shared_memory: &DISABLED,
+        };
         let Ok(request) = parse_infer(&body, &context) else { continue };
         let id = request.id.as_deref();
         for (index, input) in request.inputs.iter().enumerate() {
@@ -84,7 +91,7 @@ fn print(answer: &InferAnswer<'_>) {
 /// A ranking has at most as many classes as were asked for.
 fn classify(request: &InferRequest) {
     for (input, output) in request.inputs.iter().zip(&request.outputs) {
-        let Some(classes) = output.classes else { continue };
+        let OutputForm::Classes { count: classes, .. } = output.form else { continue };
         let classification = Classification { classes, labels: None, has_batch_dimension: true };
         if let Ok(ranked) = classification.rank(input) {
             assert!(ranked.shape().last().is_some_and(|&count| count <= classes.get()));
@@ -162,7 +169,7 @@ pub(crate) fn grpc_infer(message: &[u8]) {
     let spec = |name: &str, data_type| TensorSpec { name: name.into(), data_type, shape: vec![-1, 2] };
     let inputs = vec![spec("x", DataType::Fp32), spec("s", DataType::Bytes), spec("i", DataType::Int8)];
     let signature = Signature { inputs, outputs: vec![spec("y", DataType::Fp32)], ..Signature::default() };
-    let context = DecodeContext { model: "m", signature: &signature };
+    let context = DecodeContext { model: "m", signature: &signature, shared_memory: &DISABLED };
     let Ok(message) = ModelInferRequest::decode(message) else { return };
     match decode_infer(message, &context) {
         Ok(request) => {

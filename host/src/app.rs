@@ -16,7 +16,7 @@ use crate::grpc::server::{GrpcServer, GrpcServerParts};
 use crate::grpc::tls::{self, TlsError};
 use crate::grpc::{FrontParts, GrpcFront};
 use crate::http::server::{Server, ServerParts};
-use crate::http::v2_json::EXTENSIONS;
+use crate::http::v2_json::extensions;
 use crate::http::{metrics_router, router};
 use crate::janitor::{ChoreSender, Janitor, chore_queue};
 use crate::metrics::Metrics;
@@ -32,6 +32,7 @@ use crate::repository_api::RepositoryApi;
 use crate::response_cache::ResponseCache;
 use crate::serving::{ServerTraits, ServingParts, ServingState};
 use crate::settings::{GrpcSettings, Settings};
+use crate::shared_memory::{RegionLimits, SharedMemory};
 use crate::tasks::Tasks;
 
 /// How long loads and models get to end once no request is left.
@@ -233,6 +234,7 @@ fn serving_state(
 ) -> ServingState {
     let overrides = OverridesFolder::new(&settings.state_dir);
     overrides.clear();
+    let shared_memory = SharedMemory::new(settings.shared_memory);
     ServingState::new(ServingParts {
         registry: Arc::clone(registry),
         limits: settings.limits,
@@ -240,7 +242,7 @@ fn serving_state(
         sandbox: Arc::clone(sandbox),
         server: ServerTraits {
             name: settings.server_name.clone(),
-            extensions: &EXTENSIONS,
+            extensions: extensions(&shared_memory),
             strict_readiness: settings.strict_readiness,
             restricted: settings.listen.restricted.clone(),
             forwarded_headers: settings.forwarded_headers.clone(),
@@ -250,6 +252,7 @@ fn serving_state(
             requests: settings.control.takes_requests().then(|| requests.clone()),
             overrides,
         },
+        shared_memory,
     })
 }
 
@@ -356,6 +359,8 @@ async fn bind_grpc(
 fn show_limits(metrics: &Metrics, settings: &Settings) {
     #[expect(clippy::cast_precision_loss, reason = "limits are far below 2^52")]
     let count = |name: &str, value: usize| metrics.show_limit(name, value as f64);
+    #[expect(clippy::cast_precision_loss, reason = "limits are far below 2^52")]
+    let bytes = |name: &str, value: u64| metrics.show_limit(name, value as f64);
     let seconds = |name: &str, value: Duration| metrics.show_limit(name, value.as_secs_f64());
     count("http_max_input_size_bytes", settings.limits.body_bytes_max);
     count("grpc_max_message_size_bytes", settings.grpc.message_bytes_max);
@@ -380,6 +385,11 @@ fn show_limits(metrics: &Metrics, settings: &Settings) {
     seconds("settle_cap_seconds", settings.rescan.settle_cap);
     seconds("rescan_seconds", settings.rescan.interval);
     seconds("rehash_seconds", settings.rescan.rehash);
+    if let Some(RegionLimits { regions_max, bytes_max, request_bytes_max }) = settings.shared_memory {
+        count("shared_memory_regions", regions_max);
+        bytes("shared_memory_bytes", bytes_max);
+        bytes("shared_memory_request_bytes", request_bytes_max);
+    }
     seconds("drain_seconds", settings.drain);
     seconds("exit_timeout_seconds", settings.exit_timeout);
 }

@@ -77,7 +77,8 @@ fn serve(config: Option<PathBuf>, args: ServeArgs) -> anyhow::Result<ExitCode> {
     let settings = settings(config, args)?;
     logging::start(&settings.log).context("starting the log")?;
     settings.foreign.report();
-    raise_descriptor_limit(settings.limits.connections_max);
+    let regions_max = settings.shared_memory.map_or(0, |limits| limits.regions_max);
+    raise_descriptor_limit(settings.limits.connections_max, regions_max);
     for (flag, port) in &settings.listen.reserved {
         tracing::info!(flag, port, "accepted; this version does not serve that port yet");
     }
@@ -99,8 +100,8 @@ fn serve(config: Option<PathBuf>, args: ServeArgs) -> anyhow::Result<ExitCode> {
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Connections and files share the process's descriptors: as many as the system allows are asked for.
-fn raise_descriptor_limit(connections_max: usize) {
+/// Connections, shared memory and files share the process's descriptors: as many as the system allows are asked for.
+fn raise_descriptor_limit(connections_max: usize, regions_max: usize) {
     /// Descriptors for files, libraries and threads.
     const OTHERS: u64 = 256;
     let limit = getrlimit(Resource::Nofile);
@@ -109,12 +110,13 @@ fn raise_descriptor_limit(connections_max: usize) {
     }
     let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     // Both ports may have as many connections each.
-    let wanted = (connections_max as u64).saturating_mul(2).saturating_add(OTHERS);
+    let wanted = (connections_max as u64).saturating_mul(2).saturating_add(regions_max as u64).saturating_add(OTHERS);
     if allowed < wanted {
         tracing::warn!(
             allowed,
             wanted,
-            "fewer open files are allowed than --max-connections may need; lower it or raise ulimit -n"
+            "fewer open files are allowed than --max-connections and --shared-memory-regions may need; lower them or \
+             raise ulimit -n"
         );
     }
 }

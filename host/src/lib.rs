@@ -22,5 +22,6 @@ pub mod request_id;
 pub mod response_cache;
 pub mod serving;
 pub mod settings;
+pub mod shared_memory;
 mod tally;
 pub mod tasks;

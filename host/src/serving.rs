@@ -16,6 +16,7 @@ use crate::metrics::Metrics;
 use crate::registry::ModelRegistry;
 use crate::repository_api::RepositoryApi;
 use crate::settings::{HeaderPattern, RequestLimits, RestrictedApis};
+use crate::shared_memory::SharedMemory;
 
 /// What every route and every rpc can reach.
 pub struct ServingState {
@@ -31,6 +32,8 @@ pub struct ServingState {
     pub server: ServerTraits,
     /// The repositories, and who loads from them.
     pub repository: RepositoryApi,
+    /// The memory that clients share with the server.
+    pub shared_memory: SharedMemory,
     /// One permit per request held.
     admission: Arc<Semaphore>,
     stopping: AtomicBool,
@@ -43,7 +46,7 @@ pub struct ServerTraits {
     /// Its name.
     pub name: String,
     /// The extensions of the protocol that it has.
-    pub extensions: &'static [&'static str],
+    pub extensions: Vec<&'static str>,
     /// Whether readiness waits for every model of the start.
     pub strict_readiness: bool,
     /// What HTTP requests must bring.
@@ -61,6 +64,7 @@ pub struct ServingParts {
     pub sandbox: Arc<SandboxRuntime>,
     pub server: ServerTraits,
     pub repository: RepositoryApi,
+    pub shared_memory: SharedMemory,
 }
 
 /// A request that was let in; leaving gives its place back.
@@ -81,10 +85,10 @@ impl ServingState {
     /// A state that admits requests.
     #[must_use]
     pub fn new(parts: ServingParts) -> Self {
-        let ServingParts { registry, limits, metrics, sandbox, server, repository } = parts;
+        let ServingParts { registry, limits, metrics, sandbox, server, repository, shared_memory } = parts;
         let admission = Arc::new(Semaphore::new(limits.in_flight_max));
         let (stopping, leaving) = (AtomicBool::new(false), Arc::default());
-        Self { registry, limits, admission, metrics, sandbox, server, repository, stopping, leaving }
+        Self { registry, limits, admission, metrics, sandbox, server, repository, shared_memory, stopping, leaving }
     }
 
     /// Lets a request in whose client waits for `timeout`; it gets as long as the server allows, at most.

@@ -385,7 +385,9 @@ impl Simulation {
                 | names::CONNECTIONS
                 | names::DRAINING
                 | names::SANDBOX_WAITING
-                | names::LOG_LINES_DROPPED,
+                | names::LOG_LINES_DROPPED
+                | names::SHARED_MEMORY_REGIONS
+                | names::SHARED_MEMORY_BYTES,
                 "",
             ) => 0.0,
             (names::QUEUE_SIZE | names::NV_PENDING, VERSION_1) => 0.0,

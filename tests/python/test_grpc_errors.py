@@ -14,6 +14,7 @@ from grpc_models import CONTENTS, add_model, raw_input
 Contents = service_pb2.InferTensorContents
 LIMIT = 1 << 20
 UNKNOWN = "[request id: <id_unknown>] "
+SHARED_MEMORY_IS_OFF = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,12 @@ def output_with_text(name, **parameters):
     entry = message.outputs.add(name=name)
     for key, value in parameters.items():
         entry.parameters[key].string_param = value
+    return message
+
+
+def output_in_region(name):
+    message = output(name, shared_memory_byte_size=8)
+    message.outputs[0].parameters["shared_memory_region"].string_param = "region"
     return message
 
 
@@ -334,8 +341,8 @@ INFER = {
     ),
     "shared memory": (
         shared_memory(),
-        UNIMPLEMENTED,
-        "input 'a' names a shared memory region, which gRPC does not serve yet; send its bytes in raw_input_contents",
+        INVALID,
+        "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor 'a'",
     ),
     "no class": (
         output("sum", classification=0),
@@ -348,9 +355,9 @@ INFER = {
         "invalid value type for 'classification' parameter, expected int64_param",
     ),
     "an output in shared memory": (
-        output_with_text("sum", shared_memory_region="region"),
+        output_in_region("sum"),
         UNIMPLEMENTED,
-        "output 'sum' asks for shared memory, which gRPC does not serve yet; leave it out",
+        SHARED_MEMORY_IS_OFF,
     ),
     "more inputs than anybody has": (
         named(100, *[f"x{number}" for number in range(100)]),
@@ -514,12 +521,6 @@ OTHERS = {
     ),
 }
 NOT_SERVED = {
-    "SystemSharedMemoryStatus": "system shared memory",
-    "SystemSharedMemoryRegister": "system shared memory",
-    "SystemSharedMemoryUnregister": "system shared memory",
-    "CudaSharedMemoryStatus": "CUDA shared memory",
-    "CudaSharedMemoryRegister": "CUDA shared memory",
-    "CudaSharedMemoryUnregister": "CUDA shared memory",
     "TraceSetting": "trace settings",
     "LogSettings": "log settings",
 }
@@ -530,6 +531,15 @@ def test_calls_that_are_refused(stub, case):
     rpc, message, code, text = OTHERS[case]
     assert refusal(getattr(stub, rpc), message) == (code, text)
     assert stub.ModelReady(service_pb2.ModelReadyRequest(name="add")).ready
+
+
+@pytest.mark.parametrize("kind", ["System", "Cuda"])
+def test_shared_memory_that_is_off(stub, kind):
+    rpc = f"{kind}SharedMemory"
+    for verb in ("Register", "Unregister"):
+        message = getattr(service_pb2, f"{rpc}{verb}Request")(name="region")
+        assert refusal(getattr(stub, rpc + verb), message) == (UNIMPLEMENTED, SHARED_MEMORY_IS_OFF)
+    assert not getattr(stub, f"{rpc}Status")(getattr(service_pb2, f"{rpc}StatusRequest")()).regions
 
 
 @pytest.mark.parametrize("rpc", NOT_SERVED)

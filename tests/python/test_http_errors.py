@@ -324,11 +324,19 @@ def test_bytes_that_json_cannot_hold(limited):
 
 
 def test_shared_memory_that_is_not_enabled(limited):
+    off = (
+        501,
+        "shared_memory_disabled",
+        "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.",
+    )
     body = request(tensor(data=None, parameters={"shared_memory_region": "r", "shared_memory_byte_size": 8}))
-    status, code, text = refused(limited, "/v2/models/rows_fp32/infer", encoded(body))
-    assert (status, code) == (400, NOT_SUPPORTED) and "shared memory region 'r'" in text
-    status, code, text = refused(limited, "/v2/models/rows_fp32/infer", encoded(asking(shared_memory_region="r")))
-    assert (status, code) == (400, NOT_SUPPORTED) and "shared memory region 'r'" in text
+    assert refused(limited, "/v2/models/rows_fp32/infer", encoded(body)) == off
+    assert refused(limited, "/v2/models/rows_fp32/infer", encoded(asking(shared_memory_region="r"))) == off
+    for kind in ("system", "cuda"):
+        for path in ("region/r/register", "region/r/unregister", "unregister"):
+            assert refused(limited, f"/v2/{kind}sharedmemory/{path}", b'{"key": "r", "byte_size": 8}') == off
+        status, _, answer = exchange(limited, f"/v2/{kind}sharedmemory/status", None, method="GET")
+        assert (status, answer) == (200, b"[]")
 
 
 def test_a_batch_that_fails_in_the_engine(limited):

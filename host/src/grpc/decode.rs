@@ -12,8 +12,10 @@ use super::contents::{Place, read_contents};
 use super::parameters::{RequestParameters, classes};
 use super::proto::inference::ModelInferRequest;
 use super::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+use super::shared_memory;
 use crate::failure::{RequestFailure, clipped};
 use crate::raw_tensor::RawInput;
+use crate::shared_memory::{RegionPart, RegionReader, SharedMemory};
 
 /// Dimensions of one shape, at most. Source: NumPy's limit; no model has more.
 const RANK_MAX: usize = 64;
@@ -27,6 +29,8 @@ pub struct DecodeContext<'a> {
     pub model: &'a str,
     /// The model's inputs and outputs: names are shared with it, and it bounds how many a request may list.
     pub signature: &'a Signature,
+    /// Where inputs may come from, and outputs go, that are not in the messages.
+    pub shared_memory: &'a SharedMemory,
 }
 
 /// A request, decoded.
@@ -47,8 +51,19 @@ pub struct InferRequest {
 pub struct RequestedOutput {
     /// Its name.
     pub name: String,
-    /// Classes of each row that are asked for instead of its values.
-    pub classes: Option<NonZeroU64>,
+    /// What is made of its values.
+    pub form: OutputForm,
+}
+
+/// What is made of an output's values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutputForm {
+    /// They are in the answer.
+    Values,
+    /// So many classes of each row are in the answer.
+    Classes(NonZeroU64),
+    /// They go into this part of a shared memory region.
+    Region(RegionPart),
 }
 
 impl AsRef<str> for RequestedOutput {
@@ -61,14 +76,15 @@ impl AsRef<str> for RequestedOutput {
 ///
 /// # Errors
 /// A [`RequestFailure`]: [`ErrorCode::MalformedRequest`] for a parameter of another type, [`ErrorCode::InvalidTensors`] for
-/// tensors that contradict themselves, [`ErrorCode::NotImplemented`] for shared memory.
+/// tensors that contradict themselves, that of a [`RegionError`](crate::shared_memory::RegionError) for shared memory that
+/// cannot be had.
 pub fn decode_infer(message: ModelInferRequest, context: &DecodeContext<'_>) -> Result<InferRequest, RequestFailure> {
     let ModelInferRequest { id, parameters, inputs, outputs, raw_input_contents, .. } = message;
     let parameters = RequestParameters::read(&parameters)?;
     check_surplus("inputs", inputs.len(), context.signature.inputs.len(), context)?;
     check_surplus("outputs", outputs.len(), context.signature.outputs.len(), context)?;
     let decoded = read_inputs(inputs, raw_input_contents, context)
-        .and_then(|inputs| Ok((inputs, read_outputs(outputs)?)))
+        .and_then(|inputs| Ok((inputs, read_outputs(outputs, context)?)))
         .map_err(|failure| failure.with_request_id(Some(&id)));
     let (inputs, outputs) = decoded?;
     Ok(InferRequest { id, inputs, outputs, parameters })
@@ -79,44 +95,46 @@ fn read_inputs(
     raw: Vec<Bytes>,
     context: &DecodeContext<'_>,
 ) -> Result<Vec<Tensor>, RequestFailure> {
-    let mut raw = RawContents { is_used: !raw.is_empty(), left: raw.into_iter() };
+    let regions = context.shared_memory.reader();
+    let mut sources = Sources { has_raw: !raw.is_empty(), raw: raw.into_iter(), regions };
     let mut tensors: Vec<Tensor> = Vec::with_capacity(inputs.len());
     for input in inputs {
         if tensors.iter().any(|earlier| **earlier.name() == *input.name) {
             return Err(duplicate("input", &input.name));
         }
-        tensors.push(read_input(input, &mut raw, context)?);
+        tensors.push(read_input(input, &mut sources, context)?);
     }
     Ok(tensors)
 }
 
-/// The raw contents that no input has taken yet.
-struct RawContents {
-    is_used: bool,
-    left: std::vec::IntoIter<Bytes>,
+/// Where inputs come from, other than their own contents.
+struct Sources<'a> {
+    /// Whether the request has raw contents.
+    has_raw: bool,
+    /// Those that no input has taken yet.
+    raw: std::vec::IntoIter<Bytes>,
+    /// What clients share.
+    regions: RegionReader<'a>,
 }
 
 fn read_input(
     input: InferInputTensor,
-    raw: &mut RawContents,
+    sources: &mut Sources<'_>,
     context: &DecodeContext<'_>,
 ) -> Result<Tensor, RequestFailure> {
     let InferInputTensor { name, datatype, shape, parameters, contents } = input;
     let shown = clipped(&name);
     let place = Place { input: &shown, model: context.model };
-    if parameters.contains_key("shared_memory_region") {
-        let text = format!(
-            "input '{shown}' names a shared memory region, which gRPC does not serve yet; send its bytes in raw_input_contents"
-        );
-        return Err(RequestFailure::new(ErrorCode::NotImplemented, text));
-    }
+    let part = shared_memory::claim(&parameters, &name)?;
     let spec = context.signature.inputs.iter().find(|spec| *spec.name == *name);
     let data_type = DataType::from_v2_name(&datatype);
     let data_type = data_type.ok_or_else(|| unknown_type(spec.map(|spec| spec.data_type), &datatype, place))?;
-    let data = match contents {
-        Some(_) if raw.is_used => return Err(both_contents(place)),
-        Some(contents) => read_contents(contents, data_type, place)?,
-        None => raw.left.next().ok_or_else(|| no_contents(place))?,
+    let data = match (part, contents) {
+        (Some(_), Some(_)) => return Err(contents_and_region(place)),
+        (Some(part), None) => sources.regions.read(&part)?,
+        (None, Some(_)) if sources.has_raw => return Err(both_contents(place)),
+        (None, Some(contents)) => read_contents(contents, data_type, place)?,
+        (None, None) => sources.raw.next().ok_or_else(|| no_contents(place))?,
     };
     let shape = read_shape(&shape, place)?;
     let shared = spec.map_or_else(|| Arc::from(name.as_str()), |spec| Arc::clone(&spec.name));
@@ -142,18 +160,22 @@ fn read_shape(shape: &[i64], place: Place<'_>) -> Result<Vec<u64>, RequestFailur
     })
 }
 
-fn read_outputs(outputs: Vec<InferRequestedOutputTensor>) -> Result<Vec<RequestedOutput>, RequestFailure> {
+fn read_outputs(
+    outputs: Vec<InferRequestedOutputTensor>,
+    context: &DecodeContext<'_>,
+) -> Result<Vec<RequestedOutput>, RequestFailure> {
     let mut read: Vec<RequestedOutput> = Vec::with_capacity(outputs.len());
     for InferRequestedOutputTensor { name, parameters } in outputs {
-        if parameters.contains_key("shared_memory_region") {
-            let name = clipped(&name);
-            let text = format!("output '{name}' asks for shared memory, which gRPC does not serve yet; leave it out");
-            return Err(RequestFailure::new(ErrorCode::NotImplemented, text));
-        }
         if read.iter().any(|earlier| earlier.name == name) {
             return Err(duplicate("output", &name));
         }
-        read.push(RequestedOutput { classes: classes(&parameters)?, name });
+        let form = match (shared_memory::claim(&parameters, &name)?, classes(&parameters)?) {
+            (Some(_), Some(_)) => return Err(region_and_classes()),
+            (Some(claim), None) => OutputForm::Region(context.shared_memory.part(&claim)?),
+            (None, Some(count)) => OutputForm::Classes(count),
+            (None, None) => OutputForm::Values,
+        };
+        read.push(RequestedOutput { name, form });
     }
     Ok(read)
 }
@@ -184,6 +206,17 @@ fn both_contents(Place { input, model }: Place<'_>) -> RequestFailure {
     invalid(format!(
         "contents field must not be specified when using raw_input_contents for '{input}' for model '{model}'"
     ))
+}
+
+fn contents_and_region(Place { input, model }: Place<'_>) -> RequestFailure {
+    invalid(format!(
+        "unexpected 'content' provided when using shared memory for input tensor '{input}' for model '{model}'"
+    ))
+}
+
+fn region_and_classes() -> RequestFailure {
+    let text = "output can't set both 'shared_memory_region' and 'classification'";
+    RequestFailure::new(ErrorCode::MalformedRequest, text)
 }
 
 fn no_contents(Place { input, model }: Place<'_>) -> RequestFailure {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use bytes::Bytes;
 use model::{ErrorCode, Tensor};
 use prost::Message as _;
 
@@ -20,9 +21,17 @@ pub(super) struct InferAnswer<'a> {
     /// The request's id.
     pub(super) id: String,
     /// The outputs, in the order they are sent.
-    pub(super) outputs: Vec<Tensor>,
+    pub(super) outputs: Vec<AnsweredOutput>,
     /// What else the answer says.
     pub(super) parameters: HashMap<String, InferParameter>,
+}
+
+/// An output of an answer.
+pub(super) enum AnsweredOutput {
+    /// With its values.
+    Values(Tensor),
+    /// Without: they are in shared memory.
+    InRegion(Tensor),
 }
 
 impl InferAnswer<'_> {
@@ -50,8 +59,12 @@ impl InferAnswer<'_> {
     }
 }
 
-fn into_output(tensor: Tensor) -> (InferOutputTensor, bytes::Bytes) {
-    let (name, data_type, shape, data) = tensor.into_parts();
+/// An output and its raw contents, which are there and empty where it has none.
+fn into_output(output: AnsweredOutput) -> (InferOutputTensor, Bytes) {
+    let ((name, data_type, shape, data), is_sent) = match output {
+        AnsweredOutput::Values(tensor) => (tensor.into_parts(), true),
+        AnsweredOutput::InRegion(tensor) => (tensor.into_parts(), false),
+    };
     let output = InferOutputTensor {
         name: name.to_string(),
         datatype: data_type.v2_name().to_owned(),
@@ -60,5 +73,5 @@ fn into_output(tensor: Tensor) -> (InferOutputTensor, bytes::Bytes) {
         parameters: HashMap::new(),
         contents: None,
     };
-    (output, data)
+    (output, if is_sent { data } else { Bytes::new() })
 }

@@ -2,14 +2,15 @@
 //! release answered.
 
 use std::collections::HashMap;
+use std::iter::repeat;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use model::{ErrorCode, Tensor};
 use tokio::time::Instant;
 
-use super::decode::{DecodeContext, decode_infer};
-use super::encode::InferAnswer;
+use super::decode::{DecodeContext, OutputForm, decode_infer};
+use super::encode::{AnsweredOutput, InferAnswer};
 use super::predict;
 use super::proto::inference::{ModelInferRequest, ModelInferResponse};
 use crate::classification::{Classification, ClassificationError};
@@ -17,6 +18,7 @@ use crate::failure::RequestFailure;
 use crate::pipeline::{self, Waiting};
 use crate::registry::{LoadedVersion, Release};
 use crate::serving::ServingState;
+use crate::shared_memory::RegionWrites;
 use crate::tally::Tally;
 
 /// What came of an inference.
@@ -46,7 +48,7 @@ pub(super) async fn infer(state: &ServingState, message: ModelInferRequest, dead
     if !predict::is_for_plugin(&release, &message) {
         tally.infers();
     }
-    let mut result = infer_pinned(&release, message, deadline, &mut tally).await;
+    let mut result = infer_pinned(state, &release, (message, deadline), &mut tally).await;
     if let Err(failure) = &mut result {
         tally.failed(failure);
         if failure.code == ErrorCode::QueueTimeout && Instant::now() >= deadline {
@@ -58,9 +60,9 @@ pub(super) async fn infer(state: &ServingState, message: ModelInferRequest, dead
 }
 
 async fn infer_pinned(
+    state: &ServingState,
     release: &Release,
-    message: ModelInferRequest,
-    deadline: Instant,
+    (message, deadline): (ModelInferRequest, Instant),
     tally: &mut Tally<'_>,
 ) -> Result<ModelInferResponse, RequestFailure> {
     let version = &*release.version;
@@ -69,20 +71,39 @@ async fn infer_pinned(
         tally.hand_over();
         return predict::answer(release, request).await;
     }
-    let context = DecodeContext { model: version.model.as_str(), signature: &version.signature };
+    let shared_memory = &state.shared_memory;
+    let context = DecodeContext { model: version.model.as_str(), signature: &version.signature, shared_memory };
     let request = decode_infer(message, &context)?;
     tally.hand_over();
     let waiting = Waiting { deadline, priority: request.parameters.priority, timeout: request.parameters.timeout };
     let outputs = pipeline::infer(version, request.inputs, &request.outputs, waiting).await;
     let outputs = outputs.map_err(|failure| failure.with_request_id(Some(&request.id)))?;
-    let asked = outputs.into_iter().enumerate().map(|(position, output)| {
-        match request.outputs.get(position).and_then(|asked| asked.classes) {
-            Some(classes) => ranked(version, &output, classes),
-            None => Ok(output),
+    // Where none is asked for by name, all are wanted.
+    let forms = request.outputs.into_iter().map(|output| output.form).chain(repeat(OutputForm::Values));
+    let mut writes = RegionWrites::default();
+    let deliver = |(output, form)| deliver(version, output, form, &mut writes);
+    let outputs = outputs.into_iter().zip(forms).map(deliver).collect::<Result<_, _>>()?;
+    let answer = InferAnswer { version, id: request.id, outputs, parameters: HashMap::new() }.encode()?;
+    // What can fail has not, but for this.
+    writes.write()?;
+    Ok(answer)
+}
+
+/// An output as it is asked for; one that goes into shared memory is added to `writes`.
+fn deliver(
+    version: &LoadedVersion,
+    output: Tensor,
+    form: OutputForm,
+    writes: &mut RegionWrites,
+) -> Result<AnsweredOutput, RequestFailure> {
+    match form {
+        OutputForm::Values => Ok(AnsweredOutput::Values(output)),
+        OutputForm::Classes(count) => Ok(AnsweredOutput::Values(ranked(version, &output, count)?)),
+        OutputForm::Region(part) => {
+            writes.add(part, &output)?;
+            Ok(AnsweredOutput::InRegion(output))
         }
-    });
-    let outputs = asked.collect::<Result<_, _>>()?;
-    InferAnswer { version, id: request.id, outputs, parameters: HashMap::new() }.encode()
+    }
 }
 
 /// The highest classes of an output.

@@ -18,10 +18,11 @@ pub mod proto;
 mod repository;
 pub mod server;
 mod service;
+mod shared_memory;
 mod statistics;
 mod status;
 mod stream;
 pub mod tls;
 
-pub use decode::{DecodeContext, InferRequest, RequestedOutput, decode_infer};
+pub use decode::{DecodeContext, InferRequest, OutputForm, RequestedOutput, decode_infer};
 pub use front::{FrontParts, GrpcFront};

@@ -9,10 +9,11 @@ use model::{DataType, ErrorCode, Tensor};
 use tokio::time::Instant;
 
 use super::contents::{Place, read_contents};
-use super::encode::InferAnswer;
+use super::encode::{AnsweredOutput, InferAnswer};
 use super::parameters::{parameter, text_of};
 use super::proto::inference::infer_parameter::ParameterChoice;
 use super::proto::inference::{ModelInferRequest, ModelInferResponse};
+use super::shared_memory::REGION;
 use crate::failure::RequestFailure;
 use crate::pipeline::{self, PredictRequest};
 use crate::registry::{PluginSlot, Release};
@@ -32,13 +33,25 @@ pub(super) fn is_for_plugin(release: &Release, message: &ModelInferRequest) -> b
 /// The message as the plugin gets it.
 ///
 /// # Errors
-/// [`ErrorCode::MalformedRequest`] where the input is not one byte string, or a parameter no text.
+/// [`ErrorCode::MalformedRequest`] where the input is not one byte string, or a parameter no text; [`ErrorCode::NotSupported`]
+/// where shared memory is named, which plugins have no part in.
 pub(super) fn read(message: ModelInferRequest, deadline: Instant) -> Result<PredictRequest, RequestFailure> {
     let content_type = text_of(&message.parameters, "content_type")?.map(str::to_owned);
     let accept = text_of(&message.parameters, "accept")?.map(str::to_owned);
     let request_id = if message.id.is_empty() { made_id() } else { message.id.clone() };
+    refuse_regions(&message)?;
     let body = body_of(message)?;
     Ok(PredictRequest { request_id, content_type, accept, body, deadline })
+}
+
+fn refuse_regions(message: &ModelInferRequest) -> Result<(), RequestFailure> {
+    let inputs = message.inputs.iter().map(|input| &input.parameters);
+    let outputs = message.outputs.iter().map(|output| &output.parameters);
+    if inputs.chain(outputs).all(|parameters| !parameters.contains_key(REGION)) {
+        return Ok(());
+    }
+    let text = "a plugin reads and writes no shared memory; send 'body' in the message, and read it in the answer";
+    Err(RequestFailure::new(ErrorCode::NotSupported, text))
 }
 
 /// The one string in the one input; raw contents are not copied.
@@ -80,5 +93,5 @@ pub(super) async fn answer(release: &Release, request: PredictRequest) -> Result
         ("content_type".to_owned(), parameter(ParameterChoice::StringParam(content_type))),
         ("status".to_owned(), parameter(ParameterChoice::Int64Param(status.into()))),
     ]);
-    InferAnswer { version: &release.version, id, outputs: vec![output], parameters }.encode()
+    InferAnswer { version: &release.version, id, outputs: vec![AnsweredOutput::Values(output)], parameters }.encode()
 }

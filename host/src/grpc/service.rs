@@ -14,10 +14,11 @@ use super::proto::inference as wire;
 use super::proto::inference::grpc_inference_service_server::GrpcInferenceService;
 use super::statistics::statistics;
 use super::stream::{Answers, StreamTerms, answers};
-use super::{metadata, repository};
+use super::{metadata, repository, shared_memory};
 use crate::failure::RequestFailure;
 use crate::registry::{PluginSlot, Release};
 use crate::serving::ServingState;
+use crate::shared_memory::cuda;
 
 /// The service.
 pub(super) struct InferenceService {
@@ -127,44 +128,48 @@ impl GrpcInferenceService for InferenceService {
 
     async fn system_shared_memory_status(
         &self,
-        _: Request<wire::SystemSharedMemoryStatusRequest>,
+        request: Request<wire::SystemSharedMemoryStatusRequest>,
     ) -> Answer<wire::SystemSharedMemoryStatusResponse> {
-        not_served("system shared memory")
+        let status = shared_memory::status(&self.state, request.into_inner()).map_err(RequestFailure::from)?;
+        Ok(Response::new(status))
     }
 
     async fn system_shared_memory_register(
         &self,
-        _: Request<wire::SystemSharedMemoryRegisterRequest>,
+        request: Request<wire::SystemSharedMemoryRegisterRequest>,
     ) -> Answer<wire::SystemSharedMemoryRegisterResponse> {
-        not_served("system shared memory")
+        shared_memory::register(&self.state, request.into_inner()).map_err(RequestFailure::from)?;
+        Ok(Response::new(wire::SystemSharedMemoryRegisterResponse {}))
     }
 
     async fn system_shared_memory_unregister(
         &self,
-        _: Request<wire::SystemSharedMemoryUnregisterRequest>,
+        request: Request<wire::SystemSharedMemoryUnregisterRequest>,
     ) -> Answer<wire::SystemSharedMemoryUnregisterResponse> {
-        not_served("system shared memory")
+        shared_memory::unregister(&self.state, request.get_ref()).map_err(RequestFailure::from)?;
+        Ok(Response::new(wire::SystemSharedMemoryUnregisterResponse {}))
     }
 
     async fn cuda_shared_memory_status(
         &self,
-        _: Request<wire::CudaSharedMemoryStatusRequest>,
+        request: Request<wire::CudaSharedMemoryStatusRequest>,
     ) -> Answer<wire::CudaSharedMemoryStatusResponse> {
-        not_served("CUDA shared memory")
+        Ok(Response::new(shared_memory::cuda_status(&self.state, request.get_ref())?))
     }
 
     async fn cuda_shared_memory_register(
         &self,
-        _: Request<wire::CudaSharedMemoryRegisterRequest>,
+        request: Request<wire::CudaSharedMemoryRegisterRequest>,
     ) -> Answer<wire::CudaSharedMemoryRegisterResponse> {
-        not_served("CUDA shared memory")
+        Err(cuda::refuse(&self.state.shared_memory, &request.get_ref().name).into())
     }
 
     async fn cuda_shared_memory_unregister(
         &self,
         _: Request<wire::CudaSharedMemoryUnregisterRequest>,
     ) -> Answer<wire::CudaSharedMemoryUnregisterResponse> {
-        not_served("CUDA shared memory")
+        self.state.shared_memory.check_enabled().map_err(RequestFailure::from)?;
+        Ok(Response::new(wire::CudaSharedMemoryUnregisterResponse {}))
     }
 
     async fn trace_setting(&self, _: Request<wire::TraceSettingRequest>) -> Answer<wire::TraceSettingResponse> {

@@ -1,5 +1,6 @@
 //! `infer`: a body in any of its forms in, outputs in the form that each is asked for out.
 
+use std::iter::repeat;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,14 +16,15 @@ use super::forward::forward_headers;
 use super::request::{admit, read_body};
 use super::v2::{Target, split};
 use super::v2_json::{
-    EncodedOutput, InferAnswer, InferBody, InferContext, InferRequest, ParameterValue, RenderedAnswer, RequestedOutput,
-    V2Error, parse_infer, render_infer,
+    EncodedOutput, Encoding, InferAnswer, InferBody, InferContext, InferRequest, OutputForm, ParameterValue,
+    RenderedAnswer, V2Error, parse_infer, render_infer,
 };
-use crate::classification::{Classification, ClassificationError};
+use crate::classification::Classification;
 use crate::failure::RequestFailure;
 use crate::pipeline::{self, Waiting};
 use crate::registry::{LoadedVersion, Release};
 use crate::serving::ServingState;
+use crate::shared_memory::RegionWrites;
 use crate::tally::Tally;
 
 /// How long the JSON of a body is.
@@ -97,6 +99,8 @@ async fn infer_pinned(
     tally.hand_over();
     let inferred = run(version, request, admitted.deadline).await?;
     let rendered = render_infer(&inferred.answer(version))?;
+    // What can fail has not, but for this.
+    inferred.writes.write()?;
     Ok(compressed(rendered, accepted_coding(headers)).await)
 }
 
@@ -120,12 +124,13 @@ async fn read_infer_body(
 }
 
 /// What bodies for `version` are read for.
-pub(super) fn context<'a>(state: &ServingState, version: &'a LoadedVersion) -> InferContext<'a> {
+pub(super) fn context<'a>(state: &'a ServingState, version: &'a LoadedVersion) -> InferContext<'a> {
     InferContext {
         model: version.model.as_str(),
         signature: &version.signature,
         has_batch_dimension: version.has_batch_dimension(),
         data_bytes_max: state.limits.body_bytes_max,
+        shared_memory: &state.shared_memory,
     }
 }
 
@@ -145,11 +150,13 @@ pub(super) fn forward(
 pub(super) struct Inferred {
     id: Option<String>,
     outputs: Vec<EncodedOutput>,
+    /// Outputs that are not in the answer.
+    writes: RegionWrites,
 }
 
 impl Inferred {
     pub(super) fn answer<'a>(&'a self, version: &'a LoadedVersion) -> InferAnswer<'a> {
-        let Self { id, outputs } = self;
+        let Self { id, outputs, .. } = self;
         // As in Triton, an id without a character is none.
         let id = id.as_deref().filter(|id| !id.is_empty());
         InferAnswer { model: version.model.as_str(), version: &version.number_text, id, outputs }
@@ -165,25 +172,34 @@ pub(super) async fn run(
     let InferRequest { id, inputs, outputs: wanted, encoding, parameters } = request;
     let inferred = pipeline::infer(version, inputs, &wanted, waiting(deadline, &parameters)).await;
     let outputs = inferred.map_err(|failure| failure.with_request_id(id.as_deref()))?;
-    let deliver = |(position, tensor)| match wanted.get(position) {
-        Some(output) => deliver(version, tensor, output),
-        None => Ok(EncodedOutput { tensor, encoding }),
-    };
-    let outputs = outputs.into_iter().enumerate().map(deliver).collect::<Result<_, _>>()?;
-    Ok(Inferred { id, outputs })
+    // Where none is asked for by name, all are wanted in one form.
+    let forms = wanted.into_iter().map(|output| output.form).chain(repeat(OutputForm::Values(encoding)));
+    let mut writes = RegionWrites::default();
+    let deliver = |(tensor, form)| deliver(version, tensor, form, &mut writes);
+    let outputs = outputs.into_iter().zip(forms).map(deliver).collect::<Result<_, _>>()?;
+    Ok(Inferred { id, outputs, writes })
 }
 
-/// An output as it is asked for.
+/// An output as it is asked for; one that goes into shared memory is added to `writes`.
 fn deliver(
     version: &LoadedVersion,
     tensor: Tensor,
-    output: &RequestedOutput,
-) -> Result<EncodedOutput, ClassificationError> {
-    let encoding = output.encoding;
-    let Some(classes) = output.classes else { return Ok(EncodedOutput { tensor, encoding }) };
-    let labels = version.labels.of(tensor.name()).map(|labels| &labels[..]);
-    let classification = Classification { classes, labels, has_batch_dimension: version.has_batch_dimension() };
-    Ok(EncodedOutput { tensor: classification.rank(&tensor)?, encoding })
+    form: OutputForm,
+    writes: &mut RegionWrites,
+) -> Result<EncodedOutput, RequestFailure> {
+    match form {
+        OutputForm::Values(encoding) => Ok(EncodedOutput { tensor, encoding }),
+        OutputForm::Classes { count, encoding } => {
+            let labels = version.labels.of(tensor.name()).map(|labels| &labels[..]);
+            let has_batch_dimension = version.has_batch_dimension();
+            let classification = Classification { classes: count, labels, has_batch_dimension };
+            Ok(EncodedOutput { tensor: classification.rank(&tensor)?, encoding })
+        }
+        OutputForm::Region(part) => {
+            writes.add(part, &tensor)?;
+            Ok(EncodedOutput { tensor, encoding: Encoding::Omitted })
+        }
+    }
 }
 
 /// What the request's parameters say of how it waits: `priority`, and `timeout` in microseconds.

@@ -32,6 +32,8 @@ pub fn metrics_text(state: &ServingState) -> prometheus::Result<String> {
         show_model(state, model);
     }
     show_sandbox(state);
+    let (regions, bytes) = state.shared_memory.open_regions();
+    state.metrics.show_shared_memory(regions, bytes);
     state.metrics.show_log_lines_dropped(crate::logging::lines_dropped());
     state.metrics.render()
 }

@@ -12,6 +12,7 @@ mod repository;
 mod request;
 mod restrict;
 pub mod server;
+mod shared_memory;
 mod statistics;
 mod v2;
 pub mod v2_json;
@@ -60,6 +61,7 @@ pub fn router(state: Arc<ServingState>) -> Router {
         .route("/v2/repository/{repository}/models/{model}/{verb}", post(repository::named))
         .route("/v1/models/{segment}", post(predict::predict))
         .route("/v1/models/{model}/versions/{segment}", post(predict::predict_version))
+        .merge(shared_memory::routes())
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method);
     let routes = if state.server.restricted.is_empty() {

@@ -25,7 +25,7 @@ pub(super) fn split(target: &Target) -> (&str, Option<&str>) {
 /// `GET /v2`.
 pub(super) async fn server_metadata(State(state): State<Arc<ServingState>>) -> Response<Body> {
     let mut body = Vec::new();
-    render_server_metadata(&mut body, &state.server.name, env!("CARGO_PKG_VERSION"));
+    render_server_metadata(&mut body, &state.server.name, env!("CARGO_PKG_VERSION"), &state.server.extensions);
     answer::json(body)
 }
 

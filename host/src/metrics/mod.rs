@@ -9,6 +9,7 @@ mod observations;
 mod resources;
 mod response_cache;
 mod sandbox;
+mod shared_memory;
 mod triton;
 mod version;
 
@@ -27,6 +28,7 @@ use resources::Resources;
 use response_cache::CacheSeries;
 pub use sandbox::SandboxGauges;
 use sandbox::SandboxMetrics;
+use shared_memory::SharedMemoryMetrics;
 pub use triton::TritonMetrics;
 use triton::TritonSeries;
 pub use version::{Stage, VersionMetrics};
@@ -86,6 +88,7 @@ pub struct Metrics {
     plugin_counter: prometheus::CounterVec,
     plugin_observation: Observations,
     log_lines_dropped: IntGauge,
+    shared_memory: SharedMemoryMetrics,
     limit: GaugeVec,
     models: IntGaugeVec,
     /// Requests held now.
@@ -192,6 +195,7 @@ impl Metrics {
             plugin_counter: plugin_counter(r),
             plugin_observation: registered(r, Ok(Observations::new())),
             log_lines_dropped: gauge(names::LOG_LINES_DROPPED, "Log lines dropped since the start"),
+            shared_memory: SharedMemoryMetrics::new(r),
             limit: registered(r, GaugeVec::new(Opts::new(names::LIMIT, "Limits in force, by name"), &["name"])),
             models: gauges(names::MODELS, "Models by state", &["state"]),
             in_flight: gauge(names::IN_FLIGHT, "Requests held now"),
@@ -225,6 +229,11 @@ impl Metrics {
     /// Shows how many log lines have been dropped.
     pub fn show_log_lines_dropped(&self, count: u64) {
         self.log_lines_dropped.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Shows the shared memory regions that are open, and their bytes together.
+    pub fn show_shared_memory(&self, regions: u64, bytes: u64) {
+        self.shared_memory.show(regions, bytes);
     }
 
     /// Shows a limit.

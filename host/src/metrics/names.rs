@@ -52,6 +52,10 @@ pub const MODELS: &str = "airlock_models";
 pub const LOG_LINES_DROPPED: &str = "airlock_log_lines_dropped";
 /// Build information.
 pub const BUILD: &str = "airlock_build_info";
+/// Shared memory regions open now.
+pub const SHARED_MEMORY_REGIONS: &str = "airlock_shared_memory_regions";
+/// Their bytes together.
+pub const SHARED_MEMORY_BYTES: &str = "airlock_shared_memory_bytes";
 /// Connections open now.
 pub const CONNECTIONS: &str = "airlock_connections";
 /// Answers of which an output held a NaN or an infinity, by output.

@@ -62,6 +62,8 @@ fn metric_names() {
     airlock_sandbox_calls_waiting gauge
     airlock_sandbox_instances gauge
     airlock_sandbox_pool_in_use gauge
+    airlock_shared_memory_bytes gauge
+    airlock_shared_memory_regions gauge
     airlock_stage_duration_seconds histogram
     airlock_swaps_total counter
     nv_cache_hit_duration_per_model counter

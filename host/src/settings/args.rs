@@ -159,6 +159,18 @@ pub struct ServeArgs {
     #[arg(long, env = "AIRLOCK_MODEL_LOAD_HEADROOM_MB", value_name = "MIB")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_load_headroom_mb: Option<usize>,
+    /// With --allow-client-shm: most shared memory regions registered at once [default: 1024]
+    #[arg(long, env = "AIRLOCK_SHARED_MEMORY_REGIONS", value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared_memory_regions: Option<usize>,
+    /// With --allow-client-shm: all registered regions together, in MiB [default: 4096]
+    #[arg(long, env = "AIRLOCK_SHARED_MEMORY_MB", value_name = "MIB")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared_memory_mb: Option<u64>,
+    /// With --allow-client-shm: what the inputs of one request may take out of regions, in MiB [default: 64]
+    #[arg(long, env = "AIRLOCK_SHARED_MEMORY_REQUEST_MB", value_name = "MIB")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared_memory_request_mb: Option<u64>,
     #[command(flatten, next_help_heading = "gRPC")]
     #[serde(flatten)]
     #[expect(missing_docs, reason = "documented where it is declared")]

@@ -7,9 +7,8 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use super::HeaderPattern;
 
 /// Flags of parts that are not served yet, with the shape of their values.
-const LATER: [(&str, Shape); 11] = [
+const LATER: [(&str, Shape); 10] = [
     ("grpc-header-forward-pattern", Shape::Pattern),
-    ("allow-client-shm", Shape::Switch),
     ("allow-cpu-metrics", Shape::Switch),
     ("metrics-config", Shape::Pair('=')),
     ("metrics-interval-ms", Shape::Number),
@@ -189,13 +188,13 @@ mod tests {
             "--trace-config=rate=100",
             "--grpc-header-forward-pattern=x-.*",
             "--metrics-interval-ms=500.5",
-            "--allow-client-shm=True",
+            "--allow-cpu-metrics=True",
             "--trace-count=-1",
         ]);
         let given = given.expect("all are flags of Triton");
         assert_eq!(
             given.later,
-            ["grpc-header-forward-pattern", "allow-client-shm", "metrics-interval-ms", "trace-config", "trace-count"]
+            ["grpc-header-forward-pattern", "allow-cpu-metrics", "metrics-interval-ms", "trace-config", "trace-count"]
         );
         assert_eq!(
             given.meaningless,
@@ -207,7 +206,7 @@ mod tests {
     #[test]
     fn values_of_what_will_be_served_are_looked_at() {
         for (argument, expected) in [
-            ("--allow-client-shm=maybe", "it must be true or false"),
+            ("--allow-cpu-metrics=maybe", "it must be true or false"),
             ("--metrics-interval-ms=often", "it must be a number"),
             ("--trace-config=triton", "it must be two texts with '=' between them"),
             ("--trace-config=rate=x", "a whole number behind rate, count and log-frequency"),

@@ -12,6 +12,7 @@ mod groups;
 mod grpc;
 mod response_cache;
 mod restricted;
+mod shared_memory;
 mod triton;
 
 use std::collections::HashSet;
@@ -36,6 +37,7 @@ pub use restricted::{ApiKind, RequiredHeader, RestrictedApis};
 pub use triton::{ModelControlMode, RateLimitMode, TritonArgs};
 
 use crate::repository::config_choice::ConfigChoice;
+use crate::shared_memory::RegionLimits;
 
 /// Checked settings.
 #[derive(Clone, Debug)]
@@ -56,6 +58,8 @@ pub struct Settings {
     pub limits: RequestLimits,
     /// When the repository is looked at.
     pub rescan: Rescan,
+    /// Bounds on shared memory; `None` where it is off.
+    pub shared_memory: Option<RegionLimits>,
     /// Waiting requests of a version whose config names no bound.
     pub max_queue_size: NonZeroUsize,
     /// Threads that load and compile.
@@ -247,6 +251,7 @@ impl Settings {
                 interval: rescan_interval(&args, &mut bounds),
                 rehash: Duration::from_secs(bounds.within_u64("rehash_secs", args.rehash_secs, 3_600, (1, 31_536_000))),
             },
+            shared_memory: shared_memory::limits(&args, &mut bounds),
             max_queue_size: bounds.at_least_one(
                 "max_queue_size",
                 args.max_queue_size,

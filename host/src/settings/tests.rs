@@ -93,3 +93,23 @@ fn a_forward_pattern_that_is_none_is_refused() {
     let got = problems(Settings::from_args(args));
     assert!(got.iter().any(|text| text.starts_with("http_header_forward_pattern is '('; it must be")), "{got:?}");
 }
+
+#[test]
+fn shared_memory_is_off_unless_it_is_asked_for() {
+    let repository = tempfile::tempdir().expect("temporary folder");
+    let settings = |flags: &[&str]| {
+        let args = parsed(flags).expect("flags");
+        Settings::from_args(ServeArgs { model_repository: vec![repository.path().to_path_buf()], ..args })
+    };
+    let limits = |flags: &[&str]| settings(flags).expect("valid").shared_memory;
+    assert_eq!(limits(&[]), None);
+    assert_eq!(limits(&["--allow-client-shm=false", "--shared-memory-mb=1"]), None);
+    let defaults = RegionLimits { regions_max: 1_024, bytes_max: 4 << 30, request_bytes_max: 64 << 20 };
+    assert_eq!(limits(&["--allow-client-shm=1"]), Some(defaults));
+    let chosen = ["--allow-client-shm=True", "--shared-memory-regions=2", "--shared-memory-mb=3"];
+    let expected = RegionLimits { regions_max: 2, bytes_max: 3 << 20, request_bytes_max: 4 << 20 };
+    assert_eq!(limits(&[&chosen[..], &["--shared-memory-request-mb=4"]].concat()), Some(expected));
+    let got =
+        problems(settings(&["--shared-memory-regions=0", "--shared-memory-mb=0", "--shared-memory-request-mb=0"]));
+    assert_eq!(got.len(), 3, "{got:?}");
+}

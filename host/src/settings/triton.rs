@@ -82,6 +82,11 @@ pub struct TritonArgs {
     #[arg(long, env = "AIRLOCK_METRICS_ADDRESS", value_name = "IP")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics_address: Option<IpAddr>,
+    /// Let clients register shared memory and name parts of it in requests; whoever may can read and write what the
+    /// server's user may below /dev/shm [default: false]
+    #[arg(long, env = "AIRLOCK_ALLOW_CLIENT_SHM", value_name = "BOOL", value_parser = switch)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_client_shm: Option<bool>,
     /// The other name of --serving-threads, which outweighs it
     #[arg(long, env = "AIRLOCK_HTTP_THREAD_COUNT", value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]

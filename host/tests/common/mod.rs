@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use airlock::http::v2_json::EXTENSIONS;
+use airlock::http::v2_json::extensions;
 use airlock::http::{metrics_text, router};
 use airlock::janitor::{Janitor, chore_queue};
 use airlock::metrics::Metrics;
@@ -24,6 +24,7 @@ use airlock::repository::workshop::{Verification, Workshop};
 use airlock::repository_api::RepositoryApi;
 use airlock::serving::{ServerTraits, ServingParts, ServingState};
 use airlock::settings::{ModelControl, RequestLimits, Rescan, RestrictedApis};
+use airlock::shared_memory::{DISABLED, SharedMemory};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response};
@@ -81,7 +82,7 @@ impl Host {
             sandbox: Arc::clone(sandbox),
             server: ServerTraits {
                 name: "airlock".to_owned(),
-                extensions: &EXTENSIONS,
+                extensions: extensions(&DISABLED),
                 strict_readiness: true,
                 restricted: RestrictedApis::default(),
                 forwarded_headers: None,
@@ -91,6 +92,7 @@ impl Host {
                 requests: None,
                 overrides: OverridesFolder::new(state_dir),
             },
+            shared_memory: SharedMemory::new(None),
         }));
         let (chores, chore_receiver) = chore_queue();
         let janitor = Janitor::start(chores.clone(), chore_receiver, Arc::clone(&registry), metrics.clone());

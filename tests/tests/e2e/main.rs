@@ -20,6 +20,7 @@ mod ragged;
 mod refusals;
 mod response_cache;
 mod serve;
+mod shared_memory;
 mod soak;
 mod start;
 mod statistics;

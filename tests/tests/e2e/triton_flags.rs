@@ -30,7 +30,7 @@ async fn flags_without_a_meaning_here_are_taken_with_one_warning() -> Result<()>
         .flag("--cuda-memory-pool-byte-size", "0:67108864")
         .flag("--backend-config", "onnxruntime,default-max-batch-size=16")
         .flag("--backend-config", "tensorflow,version=2")
-        .flag("--allow-client-shm", "false")
+        .flag("--allow-cpu-metrics", "false")
         .flag("--allow-grpc", "true")
         .flag("--grpc-keepalive-time", "7200000")
         .flag("--metrics-interval-ms", "500")
@@ -59,7 +59,10 @@ async fn flags_without_a_meaning_here_are_taken_with_one_warning() -> Result<()>
     let start = log.mark_of_start();
     let ignored = "--backend-directory --cuda-memory-pool-byte-size --pinned-memory-pool-byte-size";
     assert_eq!(log.count(start, &["level=WARN", "accepted and ignored", ignored]), 1);
-    assert_eq!(log.count(start, &["level=WARN", "accepted; they have", "--allow-client-shm --metrics-interval-ms"]), 1);
+    assert_eq!(
+        log.count(start, &["level=WARN", "accepted; they have", "--allow-cpu-metrics --metrics-interval-ms"]),
+        1
+    );
     Ok(())
 }
 

@@ -55,6 +55,18 @@ pub enum ErrorCode {
     ShuttingDown,
     /// The body is larger than the limit.
     BodyTooLarge,
+    /// Shared memory is off.
+    SharedMemoryDisabled,
+    /// No such shared memory region.
+    RegionNotFound,
+    /// A shared memory region of this name is registered.
+    RegionExists,
+    /// A shared memory region, or a part of one, cannot lie where it is said to.
+    InvalidRegion,
+    /// There are as many, or as large, shared memory regions as there may be.
+    RegionsExhausted,
+    /// A shared memory object cannot be opened, read or written, or an output does not fit its part.
+    RegionFailed,
     /// The client left.
     Cancelled,
     /// The engine failed.
@@ -79,6 +91,7 @@ pub enum GrpcStatus {
     InvalidArgument = 3,
     DeadlineExceeded = 4,
     NotFound = 5,
+    AlreadyExists = 6,
     PermissionDenied = 7,
     ResourceExhausted = 8,
     Unimplemented = 12,
@@ -137,6 +150,12 @@ impl ErrorCode {
             Self::Overloaded => ("overloaded", 503, GrpcStatus::Unavailable),
             Self::ShuttingDown => ("shutting_down", 503, GrpcStatus::Unavailable),
             Self::BodyTooLarge => ("body_too_large", 413, GrpcStatus::ResourceExhausted),
+            Self::SharedMemoryDisabled => ("shared_memory_disabled", 501, GrpcStatus::Unimplemented),
+            Self::RegionNotFound => ("region_not_found", 404, GrpcStatus::NotFound),
+            Self::RegionExists => ("region_exists", 400, GrpcStatus::AlreadyExists),
+            Self::InvalidRegion => ("invalid_region", 400, GrpcStatus::InvalidArgument),
+            Self::RegionsExhausted => ("regions_exhausted", 503, GrpcStatus::ResourceExhausted),
+            Self::RegionFailed => ("region_failed", 500, GrpcStatus::Internal),
             Self::Cancelled => ("cancelled", 499, GrpcStatus::Cancelled),
             Self::EngineFailed => ("engine_failed", 500, GrpcStatus::Internal),
             Self::RouteNotFound => ("not_found", 404, GrpcStatus::Unimplemented),

@@ -1,9 +1,12 @@
 //! Requests that are taken, and the text of every refusal.
 
+mod shared_memory;
+
 use model::TensorSpec;
 
 use super::super::proto::inference::InferTensorContents;
 use super::*;
+use crate::shared_memory::DISABLED;
 
 fn signature() -> Signature {
     let spec = |name: &str, data_type| TensorSpec { name: name.into(), data_type, shape: vec![-1, 2] };
@@ -23,7 +26,7 @@ fn request(inputs: Vec<InferInputTensor>, raw: Vec<&'static [u8]>) -> ModelInfer
 
 fn decode(message: ModelInferRequest) -> Result<InferRequest, String> {
     let signature = signature();
-    let context = DecodeContext { model: "m", signature: &signature };
+    let context = DecodeContext { model: "m", signature: &signature, shared_memory: &DISABLED };
     decode_infer(message, &context).map_err(|failure| failure.text)
 }
 

@@ -6,6 +6,7 @@ use model::ErrorCode;
 
 use super::V2Error;
 use super::fault::clipped;
+use crate::shared_memory::RegionReader;
 
 /// The header that says how long the JSON is.
 pub(super) const HEADER: &str = "Inference-Header-Content-Length";
@@ -47,6 +48,15 @@ impl InferBody {
             }
         }
     }
+}
+
+/// Where an input's values come from, other than the JSON.
+#[derive(Debug)]
+pub(super) struct Sources<'a> {
+    /// What comes after the JSON.
+    pub(super) binary: BinaryData,
+    /// What clients share.
+    pub(super) regions: RegionReader<'a>,
 }
 
 /// The binary data of a request, given out from its start.

@@ -10,6 +10,7 @@ use super::reader::{JsonError, Kind, NESTING_MAX};
 pub(super) use crate::failure::clipped;
 use crate::failure::request_prefix;
 use crate::raw_tensor::RawInputError;
+use crate::shared_memory::RegionError;
 
 /// A failure, before the request's id is known.
 #[derive(Debug)]
@@ -28,11 +29,6 @@ impl Fault {
     /// A tensor is not what it says it is.
     pub(super) fn tensor(text: String) -> Self {
         Self::new(ErrorCode::InvalidTensors, text)
-    }
-
-    /// Part of the protocol that this server does not speak.
-    pub(super) fn not_supported(text: String) -> Self {
-        Self::new(ErrorCode::NotSupported, text)
     }
 
     /// A member that must be there is not.
@@ -80,6 +76,12 @@ impl From<JsonError> for Fault {
             }
             JsonError::TooDeep => Self::malformed(nesting_text()),
         }
+    }
+}
+
+impl From<RegionError> for Fault {
+    fn from(error: RegionError) -> Self {
+        Self::new(error.code(), error.to_string())
     }
 }
 

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use model::{DataType, Tensor};
 
 use super::InferContext;
-use super::body::BinaryData;
+use super::body::Sources;
 use super::data::{Target, read_data};
 use super::fault::{Fault, Place, clipped};
 use super::fields::{array_of, object_of, once, string_of};
-use super::parameters::{Carrier, read_carriers, region_fault};
+use super::parameters::{Carrier, read_carriers};
 use super::reader::{Kind, Reader};
 use crate::raw_tensor::RawInput;
 
@@ -43,7 +43,7 @@ pub(super) fn read_input<'a>(
     reader: &mut Reader<'a>,
     place: Place,
     context: &InferContext<'_>,
-    binary: &mut BinaryData,
+    sources: &mut Sources<'_>,
 ) -> Result<Tensor, Fault> {
     object_of(reader, "inputs", place)?;
     let mut fields = InputFields { place, name: None, data_type: None, shape: None, data: None, carriers: None };
@@ -58,7 +58,7 @@ pub(super) fn read_input<'a>(
         }
         _ => Ok(reader.skip_value()?),
     })?;
-    fields.into_tensor(reader, context, binary)
+    fields.into_tensor(reader, context, sources)
 }
 
 fn read_shape(reader: &mut Reader<'_>, place: Place) -> Result<Vec<u64>, Fault> {
@@ -98,7 +98,7 @@ impl InputFields<'_> {
         self,
         reader: &Reader<'_>,
         context: &InferContext<'_>,
-        binary: &mut BinaryData,
+        sources: &mut Sources<'_>,
     ) -> Result<Tensor, Fault> {
         let carriers = self.carriers.as_deref().unwrap_or_default();
         if self.data.iter().len() + carriers.len() != 1 {
@@ -117,9 +117,9 @@ impl InputFields<'_> {
                 context,
             )?,
             (None, Some(Carrier::Binary(size))) => {
-                binary.take(*size).map_err(|missing| too_short(&name, missing, context))?
+                sources.binary.take(*size).map_err(|missing| too_short(&name, missing, context))?
             }
-            (None, Some(Carrier::SharedMemory(region))) => return Err(region_fault(&name, region)),
+            (None, Some(Carrier::SharedMemory(part))) => sources.regions.read(part)?,
             (None, None) => return Err(Fault::missing("data", place)),
         };
         let name = shared_name(&name, context);

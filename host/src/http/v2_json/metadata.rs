@@ -4,19 +4,31 @@ use model::{Signature, TensorSpec, VersionNumber};
 use serde::Serialize;
 
 use super::render::write;
+use crate::shared_memory::SharedMemory;
 
-/// The extensions of the protocol that this server has. Clients decide by this list what they may ask for, so an entry
+/// Not had where shared memory is off.
+const SYSTEM_SHARED_MEMORY: &str = "system_shared_memory";
+
+/// The extensions of the protocol that this server can have. Clients decide by this list what they may ask for, so an entry
 /// is added together with what it promises.
-pub const EXTENSIONS: [&str; 8] = [
+const EXTENSIONS: [&str; 9] = [
     "classification",
     "model_repository",
     "model_repository(unload_dependents)",
     "schedule_policy",
     "model_configuration",
+    SYSTEM_SHARED_MEMORY,
     "binary_tensor_data",
     "parameters",
     "statistics",
 ];
+
+/// The extensions that a server with this shared memory has.
+#[must_use]
+pub fn extensions(shared_memory: &SharedMemory) -> Vec<&'static str> {
+    let is_had = |extension: &&str| *extension != SYSTEM_SHARED_MEMORY || shared_memory.check_enabled().is_ok();
+    EXTENSIONS.into_iter().filter(is_had).collect()
+}
 
 /// A model's metadata to encode.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +63,7 @@ struct TensorObject<'a> {
 struct ServerObject<'a> {
     name: &'a str,
     version: &'a str,
-    extensions: &'static [&'static str],
+    extensions: &'a [&'static str],
 }
 
 /// Appends a model's metadata to `out`. Source: Open Inference Protocol v2, "Model Metadata Response JSON Object".
@@ -66,10 +78,10 @@ pub fn render_metadata(out: &mut Vec<u8>, metadata: &ModelMetadata<'_>) {
     write(out, &object);
 }
 
-/// Appends the server's metadata to `out`; `name` and `version` are the server's. Source: Open Inference Protocol v2, "Server
+/// Appends the server's metadata to `out`; `name`, `version` and `extensions` are the server's. Source: Open Inference Protocol v2, "Server
 /// Metadata Response JSON Object".
-pub fn render_server_metadata(out: &mut Vec<u8>, name: &str, version: &str) {
-    write(out, &ServerObject { name, version, extensions: &EXTENSIONS });
+pub fn render_server_metadata(out: &mut Vec<u8>, name: &str, version: &str, extensions: &[&'static str]) {
+    write(out, &ServerObject { name, version, extensions });
 }
 
 fn tensor_object(spec: &TensorSpec) -> TensorObject<'_> {

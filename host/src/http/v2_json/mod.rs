@@ -32,10 +32,12 @@ use model::{ErrorCode, Signature, Tensor};
 
 pub use body::InferBody;
 pub use generate::parse_generate;
-pub use metadata::{EXTENSIONS, ModelMetadata, render_metadata, render_server_metadata};
+pub use metadata::{ModelMetadata, extensions, render_metadata, render_server_metadata};
 pub use parameters::is_reserved_parameter;
 pub use parse::parse_infer;
 pub use render::{RenderedAnswer, render_generate, render_infer};
+
+use crate::shared_memory::{RegionPart, SharedMemory};
 
 /// What a request is read for.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +50,8 @@ pub struct InferContext<'a> {
     pub has_batch_dimension: bool,
     /// Most bytes of one input's tensor where it comes as JSON.
     pub data_bytes_max: usize,
+    /// Where inputs may come from, and outputs go, that are not in the bodies.
+    pub shared_memory: &'a SharedMemory,
 }
 
 /// A request, decoded.
@@ -73,6 +77,8 @@ pub enum Encoding {
     Json,
     /// As bytes after it.
     Binary,
+    /// Not at all: they are in shared memory, and the JSON says their type and shape.
+    Omitted,
 }
 
 impl From<bool> for Encoding {
@@ -87,10 +93,24 @@ impl From<bool> for Encoding {
 pub struct RequestedOutput {
     /// Its name.
     pub name: String,
-    /// How its values are written.
-    pub encoding: Encoding,
-    /// How many of its values are named, the highest first, in place of all.
-    pub classes: Option<NonZeroU64>,
+    /// What is made of its values.
+    pub form: OutputForm,
+}
+
+/// What is made of an output's values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutputForm {
+    /// They are in the answer.
+    Values(Encoding),
+    /// So many of them are named in the answer, the highest first.
+    Classes {
+        /// How many.
+        count: NonZeroU64,
+        /// How they are written.
+        encoding: Encoding,
+    },
+    /// They go into this part of a shared memory region.
+    Region(RegionPart),
 }
 
 impl AsRef<str> for RequestedOutput {

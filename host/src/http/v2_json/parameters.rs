@@ -6,6 +6,7 @@ use super::fields::{boolean_of, object_of, once, string_of, unsigned_of};
 use super::numbers::{Misfit, Number};
 use super::reader::{Kind, Reader};
 use super::{Encoding, ParameterValue};
+use crate::shared_memory::PartClaim;
 
 /// Parameters of one request, at most.
 const PARAMETERS_MAX: usize = 256;
@@ -129,8 +130,8 @@ fn custom_number(number: Number<'_>) -> Result<ParameterValue, Misfit> {
 pub(super) enum Carrier {
     /// After the JSON, so many bytes.
     Binary(u64),
-    /// In this shared memory region.
-    SharedMemory(String),
+    /// In shared memory.
+    SharedMemory(PartClaim),
 }
 
 impl Carrier {
@@ -143,14 +144,37 @@ impl Carrier {
     }
 }
 
-/// Why input `name` cannot be read from a shared memory region.
-pub(super) fn region_fault(name: &str, region: &str) -> Fault {
-    Fault::not_supported(format!(
-        "input '{}' names shared memory region '{}', but client shared memory is not enabled on this server; send its \
-         values as JSON in 'data' or in binary after it",
-        clipped(name),
-        clipped(region)
-    ))
+/// What the `parameters` of an input or output say of shared memory.
+#[derive(Default)]
+pub(super) struct RegionFields {
+    region: Option<String>,
+    offset: Option<u64>,
+    byte_size: Option<u64>,
+}
+
+impl RegionFields {
+    /// Reads the value of `key`, and says whether it is about shared memory.
+    ///
+    /// # Errors
+    /// Triton's text for a value of another type.
+    pub(super) fn read(&mut self, reader: &mut Reader<'_>, key: &str, place: Place) -> Result<bool, Fault> {
+        match key {
+            "shared_memory_region" => {
+                let region = string_of(reader, key, place).map(|region| region.into_owned());
+                once(&mut self.region, key, place, region)
+            }
+            "shared_memory_offset" => once(&mut self.offset, key, place, unsigned_of(reader, key, place)),
+            "shared_memory_byte_size" => once(&mut self.byte_size, key, place, unsigned_of(reader, key, place)),
+            _ => return Ok(false),
+        }?;
+        Ok(true)
+    }
+
+    /// The part that they name. As in Triton one whose size is not said is empty.
+    pub(super) fn into_claim(self) -> Option<PartClaim> {
+        let (offset, byte_size) = (self.offset.unwrap_or(0), self.byte_size.unwrap_or(0));
+        self.region.map(|region| PartClaim { region, offset, byte_size })
+    }
 }
 
 /// Reads an input's `parameters`. Others than Triton's are ignored, as Triton does.
@@ -158,14 +182,13 @@ pub(super) fn region_fault(name: &str, region: &str) -> Fault {
 /// # Errors
 /// Triton's text for a value of another type.
 pub(super) fn read_carriers(reader: &mut Reader<'_>, place: Place) -> Result<Vec<Carrier>, Fault> {
-    let (mut binary, mut region) = (None, None);
+    let (mut binary, mut region) = (None, RegionFields::default());
     object_of(reader, "parameters", place)?;
     reader.members(|reader, key| match key {
         "binary_data_size" => once(&mut binary, key, place, unsigned_of(reader, key, place)),
-        "shared_memory_region" => once(&mut region, key, place, string_of(reader, key, place)),
-        "shared_memory_offset" | "shared_memory_byte_size" => unsigned_of(reader, key, place).map(drop),
+        _ if region.read(reader, key, place)? => Ok(()),
         _ => Ok(reader.skip_value()?),
     })?;
-    let region = region.map(|region| Carrier::SharedMemory(region.into_owned()));
+    let region = region.into_claim().map(Carrier::SharedMemory);
     Ok(binary.map(Carrier::Binary).into_iter().chain(region).collect())
 }

@@ -2,7 +2,7 @@
 
 use model::Tensor;
 
-use super::body::BinaryData;
+use super::body::{BinaryData, Sources};
 use super::fault::{Fault, Place, clipped};
 use super::fields::{array_of, once, string_of};
 use super::input::read_input;
@@ -22,13 +22,14 @@ const SURPLUS_MAX: usize = 64;
 /// # Errors
 /// A [`V2Error`] with the text for the client: [`model::ErrorCode::MalformedRequest`] for what is not JSON or has a
 /// member of another type, [`model::ErrorCode::InvalidTensors`] for tensors that contradict themselves,
-/// [`model::ErrorCode::NotSupported`] for shared memory.
+/// that of a [`RegionError`](crate::shared_memory::RegionError) for shared memory that cannot be had.
 pub fn parse_infer(body: &InferBody, context: &InferContext<'_>) -> Result<InferRequest, V2Error> {
     match body {
         InferBody::Described { json, binary } => {
             let text = text_of(json)?;
-            let mut binary = BinaryData::new(binary.clone());
-            read_request(&mut Reader::new(text), context, &mut binary).map_err(|fault| {
+            let binary = BinaryData::new(binary.clone());
+            let mut sources = Sources { binary, regions: context.shared_memory.reader() };
+            read_request(&mut Reader::new(text), context, &mut sources).map_err(|fault| {
                 if fault.names_request { fault.with_id(find_id(text).as_deref()) } else { *fault.error }
             })
         }
@@ -47,21 +48,21 @@ pub(super) fn text_of(json: &[u8]) -> Result<&str, V2Error> {
 fn read_request(
     reader: &mut Reader<'_>,
     context: &InferContext<'_>,
-    binary: &mut BinaryData,
+    sources: &mut Sources<'_>,
 ) -> Result<InferRequest, Fault> {
     let place = Place::Request;
     let (mut id, mut inputs, mut outputs, mut parameters) = (None, None, None, None);
     check_outermost(reader)?;
     reader.members(|reader, key| match key {
         "id" => once(&mut id, key, place, string_of(reader, key, place)),
-        "inputs" => once(&mut inputs, key, place, read_inputs(reader, context, binary)),
+        "inputs" => once(&mut inputs, key, place, read_inputs(reader, context, sources)),
         "outputs" => once(&mut outputs, key, place, read_outputs(reader, context)),
         "parameters" => once(&mut parameters, key, place, read_parameters(reader)),
         _ => Ok(reader.skip_value()?),
     })?;
     reader.end()?;
     let inputs = inputs.ok_or_else(|| Fault::missing("inputs", place))?;
-    if !binary.is_empty() {
+    if !sources.binary.is_empty() {
         return Err(Fault::tensor(format!("unexpected additional input data for model '{}'", context.model)));
     }
     let (parameters, encoding) = parameters.unwrap_or_default().into_parts();
@@ -83,14 +84,14 @@ pub(super) fn check_outermost(reader: &mut Reader<'_>) -> Result<(), Fault> {
 fn read_inputs(
     reader: &mut Reader<'_>,
     context: &InferContext<'_>,
-    binary: &mut BinaryData,
+    sources: &mut Sources<'_>,
 ) -> Result<Vec<Tensor>, Fault> {
     array_of(reader, "inputs", Place::Request)?;
     let expected = context.signature.inputs.len();
     let mut inputs: Vec<Tensor> = Vec::with_capacity(expected);
     reader.elements(|reader| {
         check_surplus("inputs", inputs.len(), expected, context)?;
-        let input = read_input(reader, Place::Input(inputs.len()), context, binary)?;
+        let input = read_input(reader, Place::Input(inputs.len()), context, sources)?;
         if inputs.iter().any(|earlier| earlier.name() == input.name()) {
             return Err(duplicate("input", input.name()));
         }
@@ -106,7 +107,7 @@ fn read_outputs(reader: &mut Reader<'_>, context: &InferContext<'_>) -> Result<V
     let mut outputs: Vec<RequestedOutput> = Vec::new();
     reader.elements(|reader| {
         check_surplus("outputs", outputs.len(), expected, context)?;
-        let output = read_output(reader, Place::Output(outputs.len()))?;
+        let output = read_output(reader, Place::Output(outputs.len()), context)?;
         if outputs.iter().any(|earlier| earlier.name == output.name) {
             return Err(duplicate("output", &output.name));
         }

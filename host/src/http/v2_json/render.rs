@@ -99,6 +99,7 @@ fn write_output(out: &mut Vec<u8>, EncodedOutput { tensor, encoding }: &EncodedO
             write(out, &tensor.data().len());
             out.push(b'}');
         }
+        Encoding::Omitted => {}
     }
     out.push(b'}');
     Ok(())

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use model::{DataType, ErrorCode, Signature, Tensor, TensorSpec};
 
 use super::super::{
-    EncodedOutput, Encoding, InferAnswer, InferBody, InferContext, InferRequest, RequestedOutput, V2Error, parse_infer,
-    render_infer,
+    EncodedOutput, Encoding, InferAnswer, InferBody, InferContext, InferRequest, OutputForm, RequestedOutput, V2Error,
+    parse_infer, render_infer,
 };
 use super::{context, encoded, signature};
 
@@ -130,10 +130,13 @@ fn outputs_are_asked_for_in_their_form() {
     let json = r#"{"inputs":[],"parameters":{"binary_data_output":true,"a":1},"outputs":[
         {"name":"y","parameters":{"binary_data":true}},{"name":"w","parameters":{"classification":2}},{"name":"v"}]}"#;
     let request = parse(json, b"").expect("parses");
-    let output = |name: &str, encoding, classes| RequestedOutput { name: name.to_owned(), encoding, classes };
-    let two = std::num::NonZeroU64::new(2);
-    let expected =
-        [output("y", Encoding::Binary, None), output("w", Encoding::Json, two), output("v", Encoding::Json, None)];
+    let output = |name: &str, form| RequestedOutput { name: name.to_owned(), form };
+    let count = std::num::NonZeroU64::new(2).expect("not 0");
+    let expected = [
+        output("y", OutputForm::Values(Encoding::Binary)),
+        output("w", OutputForm::Classes { count, encoding: Encoding::Json }),
+        output("v", OutputForm::Values(Encoding::Json)),
+    ];
     assert_eq!(request.outputs, expected, "an output that is listed says for itself");
     assert_eq!((request.encoding, request.parameters.len()), (Encoding::Binary, 1));
 }

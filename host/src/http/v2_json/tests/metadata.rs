@@ -2,7 +2,8 @@
 
 use model::{DataType, Signature, TensorSpec, VersionNumber};
 
-use super::super::{ModelMetadata, render_metadata, render_server_metadata};
+use super::super::{ModelMetadata, extensions, render_metadata, render_server_metadata};
+use crate::shared_memory::DISABLED;
 
 #[test]
 fn a_models_metadata() {
@@ -37,7 +38,7 @@ fn a_models_metadata() {
 #[test]
 fn the_servers_metadata() {
     let mut out = Vec::new();
-    render_server_metadata(&mut out, "airlock", "0.1.0");
+    render_server_metadata(&mut out, "airlock", "0.1.0", &extensions(&DISABLED));
     assert_eq!(
         String::from_utf8_lossy(&out),
         concat!(

@@ -8,6 +8,7 @@ mod properties;
 mod reader;
 mod refusals;
 mod requests;
+mod shared_memory;
 
 use bytes::Bytes;
 use model::{DataType, Signature, Tensor, TensorSpec};
@@ -15,6 +16,7 @@ use model::{DataType, Signature, Tensor, TensorSpec};
 use super::{
     EncodedOutput, Encoding, InferAnswer, InferBody, InferContext, InferRequest, V2Error, parse_infer, render_infer,
 };
+use crate::shared_memory::DISABLED;
 
 /// A model with inputs `x` and `z` and outputs `y` and `w`; the parser only takes names and counts from it.
 fn signature() -> Signature {
@@ -36,7 +38,13 @@ fn json_body(json: &[u8]) -> InferBody {
 }
 
 fn context(signature: &Signature) -> InferContext<'_> {
-    InferContext { model: "m", signature, has_batch_dimension: true, data_bytes_max: 64 << 20 }
+    InferContext {
+        model: "m",
+        signature,
+        has_batch_dimension: true,
+        data_bytes_max: 64 << 20,
+        shared_memory: &DISABLED,
+    }
 }
 
 /// A body with the single input `x`.

@@ -1,11 +1,11 @@
 //! What holds for every body and every tensor.
 
 use bytes::Bytes;
-use model::{BytesElements, DataType, Tensor};
+use model::{BytesElements, DataType, ErrorCode, Tensor};
 use proptest::prelude::{Just, Strategy, any, prop, proptest};
 use serde::de::IgnoredAny;
 
-use super::super::{InferBody, parse_infer};
+use super::super::{InferBody, V2Error, parse_infer};
 use super::{body, context, parse_bytes, parse_one, render, signature};
 
 /// Bodies near the valid ones.
@@ -15,6 +15,8 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
         body("BYTES", "[2]", "[\"a\\u00e9\",\"\"]"),
         body("INT64", "[1]", "[-9223372036854775808]"),
         concat!(r#"{"inputs":[{"name":"x","datatype":"BYTES","shape":[1],"parameters":{"binary_data_size":5}}]}"#, "\u{1}\0\0\0a").to_owned(),
+        r#"{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"parameters":{"shared_memory_region":"r","shared_memory_byte_size":4}}]}"#
+            .to_owned(),
         r#"{"id":"7","parameters":{"priority":1,"a":"b"},"inputs":[{"data":[[true]],"shape":[1],"name":"x","datatype":"BOOL"}],
             "outputs":[{"name":"y","parameters":{"binary_data":false}}]}"#
             .to_owned(),
@@ -79,6 +81,12 @@ fn bits(value: f64) -> u64 {
     if value.is_nan() { u64::MAX } else { value.to_bits() }
 }
 
+/// A refusal has a text, and it is the body that is wrong, unless it asks for the shared memory that is off here.
+fn check_refusal(error: &V2Error) {
+    let is_400 = error.code.http_status() == 400;
+    assert!(!error.text.is_empty() && (is_400 || error.code == ErrorCode::SharedMemoryDisabled), "{error:?}");
+}
+
 proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(body in prop::collection::vec(any::<u8>(), 0..256)) {
@@ -90,7 +98,7 @@ proptest! {
         let length = cut.index(body.len() + 1).to_string();
         let split = InferBody::split(Bytes::from(body), Some(&length)).expect("within the body");
         if let Err(error) = parse_infer(&split, &context(&signature())) {
-            assert!(!error.text.is_empty() && error.code.http_status() == 400);
+            check_refusal(&error);
         }
     }
 
@@ -106,7 +114,7 @@ proptest! {
                     assert!(BytesElements::new(input.data()).all(|element| std::str::from_utf8(element).is_ok()));
                 }
             }
-            Err(error) => assert!(!error.text.is_empty() && error.code.http_status() == 400),
+            Err(error) => check_refusal(&error),
         }
     }
 

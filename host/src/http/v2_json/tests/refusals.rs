@@ -147,32 +147,6 @@ fn values_that_come_by_no_way_or_by_several() {
 }
 
 #[test]
-fn parts_of_the_protocol_that_are_not_served() {
-    let cases = [
-        (
-            r#"{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"parameters":{"shared_memory_region":"r","shared_memory_byte_size":4}}]}"#,
-            "input 'x' names shared memory region 'r', but client shared memory is not enabled on this server; send its values as JSON in 'data' or in binary after it",
-        ),
-        (
-            r#"{"inputs":[],"outputs":[{"name":"y","parameters":{"shared_memory_region":"r"}}]}"#,
-            "output 'y' names shared memory region 'r', but client shared memory is not enabled on this server; leave 'shared_memory_region' out and read the values from the answer",
-        ),
-    ];
-    check_all(ErrorCode::NotSupported, &cases);
-    let conflicts = [
-        (
-            r#"{"inputs":[],"outputs":[{"name":"y","parameters":{"shared_memory_region":"r","classification":1}}]}"#,
-            "Output can't set both 'shared_memory_region' and 'classification'",
-        ),
-        (
-            r#"{"inputs":[],"outputs":[{"name":"y","parameters":{"shared_memory_region":"r","binary_data":true}}]}"#,
-            "Output can't set both 'shared_memory_region' and 'binary_data'",
-        ),
-    ];
-    check_all(ErrorCode::MalformedRequest, &conflicts);
-}
-
-#[test]
 fn request_parameters() {
     let unsigned = "attempt to access JSON non-unsigned-integer as unsigned-integer (in the request's parameters)";
     let cases = [

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use model::{DataType, Tensor};
 
-use super::super::{Encoding, InferAnswer, InferContext, ParameterValue, RequestedOutput, parse_infer, render_infer};
+use super::super::{
+    Encoding, InferAnswer, InferContext, OutputForm, ParameterValue, RequestedOutput, parse_infer, render_infer,
+};
 use super::{context, encoded, json_body, parse, parse_one, render, signature};
 
 /// Checks values as written against their bytes.
@@ -106,7 +108,7 @@ fn members_come_in_any_order_and_strangers_are_ignored() {
     } "#;
     let request = parse(body).expect("parses");
     assert_eq!(request.id.as_deref(), Some("r1"));
-    let plain = |name: &str| RequestedOutput { name: name.to_owned(), encoding: Encoding::Json, classes: None };
+    let plain = |name: &str| RequestedOutput { name: name.to_owned(), form: OutputForm::Values(Encoding::Json) };
     assert_eq!(request.outputs, [plain("w"), plain("y")]);
     let expected = Tensor::new("q".into(), DataType::Uint8, vec![2, 1], Bytes::from_static(&[1, 2])).expect("fits");
     assert_eq!(request.inputs, [expected]);
