@@ -6,6 +6,7 @@ mod coding;
 mod forward;
 mod generate;
 mod infer;
+mod json;
 mod metrics_page;
 mod predict;
 mod repository;

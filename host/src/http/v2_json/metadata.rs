@@ -3,7 +3,7 @@
 use model::{Signature, TensorSpec, VersionNumber};
 use serde::Serialize;
 
-use super::render::write;
+use crate::http::json::write;
 
 /// The extensions of the protocol that this server has. Clients decide by this list what they may ask for, so an entry
 /// is added together with what it promises.

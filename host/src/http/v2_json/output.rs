@@ -4,8 +4,8 @@ use std::num::NonZeroU64;
 
 use super::fault::{Fault, Place, clipped};
 use super::fields::{boolean_of, object_of, once, string_of, unsigned_of};
-use super::reader::Reader;
 use super::{Encoding, RequestedOutput};
+use crate::http::json::Reader;
 
 /// What an entry's `parameters` say.
 #[derive(Default)]
