@@ -167,6 +167,13 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Reads any value; its text as it was written.
+    pub(in crate::http) fn raw_value(&mut self) -> Result<&'a str, JsonError> {
+        let start = self.value_offset();
+        self.skip_value()?;
+        Ok(&self.text[start..self.at])
+    }
+
     /// Reads `true` or `false`.
     pub(in crate::http) fn boolean(&mut self) -> Result<bool, JsonError> {
         let value = self.peek() == Some(b't');

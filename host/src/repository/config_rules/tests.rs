@@ -1,5 +1,6 @@
 mod padding;
 mod rate_limit;
+mod version_labels;
 
 use std::path::Path;
 use std::time::Duration;
