@@ -53,7 +53,7 @@ def tf_server(tmp_path_factory):
     add(repository, "versions", labelled("stable=1,canary=2,gone=7"), "scaler_v1", "scaler_v2")
     add(repository, "moving", labelled("stable=1"), "scaler_v1", "scaler_v2")
     add(repository, "masked_mean", "max_batch_size: 8\n", "masked_mean")
-    add(repository, "one_row", "max_batch_size: 0\n", "one_row")
+    add(repository, "constant_output", "max_batch_size: 0\n", "constant_output")
     add(repository, "fixed_batch", "max_batch_size: 0\n", "fixed_batch")
     plugin = add(repository, "behind_plugin", labelled("stable=1"), "scaler_v1")
     shutil.copy(f"{COMPONENTS}/score-scaler.wasm", plugin / "plugin.wasm")
@@ -138,12 +138,13 @@ def test_all_types_at_once_and_names_that_mean_bytes(tf_server):
     columns = answered(predict(tf_server, "identity_all_types", {"inputs": body}))["outputs"]
     instances = [{name: rows[index] for name, rows in body.items()} for index in range(2)]
     rows = answered(predict(tf_server, "identity_all_types", {"instances": instances}))["predictions"]
-    assert columns["y_bytes"] == body["x_bytes"], "an output whose name ends in _bytes is base64"
-    for name, x in inputs.items():
-        output = name.replace("x_", "y_")
-        assert [row[output] for row in rows] == pytest.approx(columns[output], nan_ok=True)
-        if name != "x_bytes":
-            same(columns[output], x)
+    assert columns.pop("y_bytes") == body["x_bytes"], "an output whose name ends in _bytes is base64"
+    assert [row.pop("y_bytes") for row in rows] == body["x_bytes"]
+    assert len(columns) == len(TYPES) - 1
+    for output, values in columns.items():
+        x = inputs[output.replace("y_", "x_")]
+        same(values, x)
+        same([row[output] for row in rows], x)
 
 
 def test_several_inputs_and_one_output(tf_server):
@@ -182,7 +183,9 @@ def test_several_inputs_and_several_outputs(tf_server):
 
 
 def test_a_scalar_and_a_fixed_first_dimension(tf_server):
-    assert answered(predict(tf_server, "scalar", {"inputs": 1.5})) == {"outputs": 3.0}
+    # As in Triton, a scalar of the model is a tensor of one element to clients.
+    assert answered(predict(tf_server, "scalar", {"inputs": [1.5]})) == {"outputs": [3.0]}
+    assert answered(predict(tf_server, "scalar", {"instances": [1.5]})) == {"predictions": [3.0]}
     x = np.array([[1, 2, 3, 4]], dtype=np.float32)
     same(answered(predict(tf_server, "fixed_batch", {"instances": x.tolist()}))["predictions"], truth("fixed_batch", {"x": x})["y"])
 
@@ -321,8 +324,10 @@ CASES = [
     ("rows_fp32", {"instances": [[1]] * 9}, 400, "inference request batch-size must be <= 8 for 'rows_fp32', got 9"),
     ("add", {"inputs": {"a": [[1, 2]], "b": [[1, 2]] * 2}}, 400, "input 'b' batch size does not match other inputs for "
      "'add': 'a' has 1 rows, 'b' has 2"),
-    ("scalar", {"instances": [1]}, 400, "unexpected shape for input 'x' for model 'scalar'. Expected [], got [1]"),
-    ("one_row", b"[" * 200, 400, "JSON nesting depth exceeds maximum allowed limit (100)"),
+    ("scalar", {"inputs": 1}, 400, "unexpected shape for input 'x' for model 'scalar'. Expected [1], got []"),
+    ("fixed_batch", {"instances": [[1, 2, 3, 4]] * 2}, 400, "unexpected shape for input 'x' for model 'fixed_batch'. "
+     "Expected [1,4], got [2,4]"),
+    ("rows_fp32", b'{"inputs": ' + b"[" * 200, 400, "JSON nesting depth exceeds maximum allowed limit (100)"),
 ]  # fmt: skip
 
 
@@ -380,13 +385,12 @@ def test_a_full_queue(tf_server):
         assert answer.headers["retry-after"] == "1"
 
 
-def test_outputs_that_have_no_rows(tf_server):
-    answered(predict(tf_server, "scalar", {"inputs": 1}))
-    refused(
-        predict(tf_server, "passthrough", {"instances": [[1], [2]]}),
-        400,
-        "unexpected shape for input 'x' for model 'passthrough'. Expected [-1,2], got [2,1]",
-    )
+def test_outputs_that_have_no_common_rows(tf_server):
+    expected = truth("constant_output", {"x": np.array([1, 2], dtype=np.float32)})
+    outputs = answered(predict(tf_server, "constant_output", {"inputs": [1, 2]}))["outputs"]
+    assert outputs == {name: values.tolist() for name, values in expected.items()}
+    text = "Tensor name: table has inconsistent batch size: 3 expecting: 2"
+    refused(predict(tf_server, "constant_output", {"instances": [1, 2]}), 400, text)
 
 
 # Status and metadata.
