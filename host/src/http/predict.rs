@@ -28,7 +28,7 @@ pub(super) async fn predict(
 ) -> Response<Body> {
     match split_verb(&segment) {
         Ok(model) => run(&state, (model, VersionChoice::Latest), request).await,
-        Err(refusal) => refusal,
+        Err((failure, dialect)) => dialect.answer(&failure),
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn predict_version(
 ) -> Response<Body> {
     match split_verb(&segment) {
         Ok(version) => run(&state, (&model, VersionChoice::Number(version)), request).await,
-        Err(refusal) => refusal,
+        Err((failure, dialect)) => dialect.answer(&failure),
     }
 }
 
@@ -52,19 +52,21 @@ pub(super) async fn predict_label(
 ) -> Response<Body> {
     match split_verb(&segment) {
         Ok(label) => run(&state, (&model, VersionChoice::Label(label)), request).await,
-        Err(refusal) => refusal,
+        Err((failure, dialect)) => dialect.answer(&failure),
     }
 }
 
 /// Takes `:predict` off a segment.
-fn split_verb(segment: &str) -> Result<&str, Response<Body>> {
+fn split_verb(segment: &str) -> Result<&str, (RequestFailure, Dialect)> {
     let text = match segment.rsplit_once(':') {
         Some((name, "predict")) => return Ok(name),
-        Some((_, verb @ ("classify" | "regress"))) => return Err(answer::closing(tf_serving::no_examples(verb))),
+        Some((_, verb @ ("classify" | "regress"))) => {
+            return Err((tf_serving::no_examples(verb), Dialect::TfServing));
+        }
         Some((_, verb)) => format!("Not Found: no verb ':{verb}'; this server knows ':predict'"),
         None => "Not Found: the path ends without ':predict'".to_owned(),
     };
-    Err(answer::failure(&RequestFailure::new(ErrorCode::RouteNotFound, text)))
+    Err((RequestFailure::new(ErrorCode::RouteNotFound, text), Dialect::Host))
 }
 
 async fn run(

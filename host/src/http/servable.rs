@@ -1,6 +1,6 @@
 //! What a path below `/v1/models` asks for: a model, and perhaps a version by number or by label. Where nothing is served
-//! by that name, what is said of it depends on the model: one that has a plugin answers as this server does, all others
-//! as TF Serving.
+//! by that name, what is said of it depends on the model: one that has a plugin, or of which nothing serves that would
+//! tell, answers as this server does everywhere, all others as TF Serving.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl Servable<'_> {
     pub(super) fn pin(&self, registry: &ModelRegistry) -> Result<Arc<Release>, (RequestFailure, Dialect)> {
         self.find(registry).map_err(|failure| {
             let map = registry.snapshot();
-            if self.has_plugin(&map) {
+            if failure.code == ErrorCode::NoAvailableVersion || self.has_plugin(&map) {
                 return (failure, Dialect::Host);
             }
             (self.in_tf_servings_words(failure, &map), Dialect::TfServing)

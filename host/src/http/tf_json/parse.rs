@@ -121,7 +121,14 @@ impl<'a> Inputs<'a> {
                         .read_item(reader)
                         .map_err(|fault| fault.in_row(row, None))?;
                 }
-                (expected, _) => return Err(mixed_rows(expected, row)),
+                (true, false) => {
+                    let text = format!("Expecting object but got list at item {row} of input list");
+                    return Err(Fault::tensor(text));
+                }
+                (false, true) => {
+                    let text = format!("Expecting value/list but got object at item {row} of input list");
+                    return Err(Fault::tensor(text));
+                }
             }
             row += 1;
             Ok(())
@@ -197,11 +204,4 @@ impl<'a> Inputs<'a> {
             Fault::tensor(format!("JSON object: does not have named input: {shown}"))
         }
     }
-}
-
-fn mixed_rows(are_objects: bool, row: u64) -> Fault {
-    Fault::tensor(match are_objects {
-        true => format!("Expecting object but got list at item {row} of input list"),
-        false => format!("Expecting value/list but got object at item {row} of input list"),
-    })
 }

@@ -19,8 +19,7 @@ const EMPTY_LISTS_MAX: u64 = 1 << 20;
 /// number of rows; [`ErrorCode::NotSupported`] for an output of nothing but too many empty lists.
 pub fn render_predict(outputs: &[Tensor], format: Format) -> Result<Vec<u8>, RequestFailure> {
     outputs.iter().try_for_each(check_lists)?;
-    let mut out = Vec::new();
-    out.reserve(outputs.iter().map(text_bytes).sum());
+    let mut out = Vec::with_capacity(outputs.iter().map(text_bytes).sum());
     let mut cursors: Vec<Cursor<'_>> = outputs.iter().map(Cursor::new).collect();
     match format {
         Format::Columns => {

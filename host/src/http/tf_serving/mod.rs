@@ -5,22 +5,19 @@ mod metadata;
 mod predict;
 mod status;
 
-use axum::body::Body;
-use axum::http::Response;
 use model::ErrorCode;
 
-use super::answer;
 use crate::failure::RequestFailure;
 
 pub(super) use metadata::{metadata, metadata_label, metadata_version};
 pub(super) use predict::predict;
 pub(super) use status::{nameless, status, status_label, status_version};
 
-/// The verbs that take `tf.Example`.
-pub(super) fn no_examples(verb: &str) -> Response<Body> {
+/// Why a verb is refused that takes `tf.Example`.
+pub(super) fn no_examples(verb: &str) -> RequestFailure {
     let text = format!(
         "':{verb}' takes tf.Example protos, and no model here has a signature for them; use ':predict' with 'instances' \
          or 'inputs'"
     );
-    answer::tf_serving_failure(&RequestFailure::new(ErrorCode::NotSupported, text))
+    RequestFailure::new(ErrorCode::NotSupported, text)
 }
