@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use airlock::classification::Classification;
 use airlock::grpc::proto::inference::ModelInferRequest;
 use airlock::grpc::{DecodeContext, decode_infer};
+use airlock::http::tf_json::{Format, PredictContext, parse_predict, render_predict};
 use airlock::http::v2_json::{
     EncodedOutput, Encoding, InferAnswer, InferBody, InferContext, InferRequest, OutputForm, V2Error, parse_infer,
     render_infer,
@@ -27,8 +28,9 @@ type Parser = fn(&[u8]);
 
 /// The parsers by the name of their corpus and fuzz target.
 #[allow(dead_code, reason = "a fuzz target calls one function, a test all")]
-pub(crate) const ALL: [(&str, Parser); 8] = [
+pub(crate) const ALL: [(&str, Parser); 9] = [
     ("v2_json", v2_json),
+    ("tf_json", tf_json),
     ("v2_binary", v2_binary),
     ("grpc_infer", grpc_infer),
     ("config_pbtxt", config_pbtxt),
@@ -97,6 +99,44 @@ fn classify(request: &InferRequest) {
             assert!(ranked.shape().last().is_some_and(|&count| count <= classes.get()));
         }
     }
+}
+
+/// The body of TF Serving's predict. What is accepted has every input of the model once and whole, and can be printed in
+/// the form of the request, which is read as the same tensors again.
+pub(crate) fn tf_json(body: &[u8]) {
+    const BYTES_MAX: usize = 1 << 20;
+    let spec = |name: &str, data_type| TensorSpec { name: name.into(), data_type, shape: vec![-1, 2] };
+    let one = |data_type| Signature { inputs: vec![spec("x", data_type)], ..Signature::default() };
+    let several = vec![spec("x", DataType::Fp32), spec("s", DataType::Bytes), spec("i", DataType::Int8)];
+    let several = Signature { inputs: several, ..Signature::default() };
+    for signature in [one(DataType::Fp64), one(DataType::Bytes), one(DataType::Bool), several] {
+        let context = PredictContext { signature: &signature, data_bytes_max: BYTES_MAX };
+        match parse_predict(body, &context) {
+            Ok(request) => {
+                let names = request.inputs.iter().map(Tensor::name);
+                assert!(names.eq(signature.inputs.iter().map(|spec| &spec.name)), "every input once, in order");
+                for input in &request.inputs {
+                    assert!(input.data().len() <= BYTES_MAX, "inputs are bounded");
+                    let (name, data_type, shape, data) = input.clone().into_parts();
+                    Tensor::new(name, data_type, shape, data).expect("a request that is accepted has whole tensors");
+                }
+                print_and_read_again(&request.inputs, request.format, &context);
+            }
+            Err(failure) => assert!(!failure.text.is_empty(), "a refusal has a reason"),
+        }
+    }
+}
+
+/// Tensors that a request brought can go out as an answer, and come back in by another request unchanged.
+fn print_and_read_again(inputs: &[Tensor], format: Format, context: &PredictContext<'_>) {
+    let rendered = render_predict(inputs, format).expect("rows were read as rows");
+    let text = String::from_utf8(rendered).expect("answers are UTF-8");
+    let asked = text.replacen("{\"predictions\":", "{\"instances\":", 1).replacen("{\"outputs\":", "{\"inputs\":", 1);
+    let again = parse_predict(asked.as_bytes(), context).unwrap_or_else(|failure| panic!("{asked}: {}", failure.text));
+    let shape = |tensors: &[Tensor]| tensors.iter().map(|tensor| tensor.shape().to_vec()).collect::<Vec<_>>();
+    assert_eq!(shape(&again.inputs), shape(inputs), "{asked}");
+    let text_again = render_predict(&again.inputs, format).expect("as before");
+    assert_eq!(String::from_utf8(text_again).expect("UTF-8"), text);
 }
 
 /// A model's `config.pbtxt`. Every problem has a text; what is accepted keeps to its own bounds.

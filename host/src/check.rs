@@ -125,6 +125,15 @@ impl CheckReport {
         self.said.insert(texts(problems).join("; "));
     }
 
+    /// Labels of versions that would not serve.
+    fn labels(&mut self, served: &ServedModel, dir: &Path) {
+        let labels = served.config.iter().flat_map(|config| &config.version_labels);
+        for (label, version) in labels.filter(|(_, version)| !served.releases.contains_key(version)) {
+            self.warnings += 1;
+            println!("warning: {}: the label '{label}' names version {version}, which does not serve", dir.display());
+        }
+    }
+
     fn problem(&mut self, problem: &Problem) {
         match problem.severity {
             Severity::Error => self.error(&problem.to_string()),
@@ -243,6 +252,7 @@ impl Bench {
             self.check_plugin_alone(name, files, report);
         }
         if let Some(served) = &assembly.basis.served {
+            report.labels(served, &files.dir);
             self.check_samples(served, &assembly.basis, mode, report);
         }
     }

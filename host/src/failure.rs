@@ -132,6 +132,11 @@ struct FailureBody<'a> {
 }
 
 #[derive(Serialize)]
+struct TfServingBody<'a> {
+    error: &'a str,
+}
+
+#[derive(Serialize)]
 struct FieldBody<'a> {
     pointer: &'a str,
     code: &'a str,
@@ -152,6 +157,16 @@ impl RequestFailure {
             status: self.code.http_status(),
             content_type: if invalid { "application/problem+json" } else { "application/json" },
             body: serde_json::to_vec(&body).expect("strings always serialize"),
+        }
+    }
+
+    /// Status and body as TF Serving's clients know them: `{"error"}` and nothing else.
+    #[must_use]
+    pub fn render_for_tf_serving(&self) -> RenderedFailure {
+        RenderedFailure {
+            status: self.code.tf_serving_status(),
+            content_type: "application/json",
+            body: serde_json::to_vec(&TfServingBody { error: &self.text }).expect("strings always serialize"),
         }
     }
 }

@@ -237,19 +237,23 @@ impl LoadedVersion {
     /// # Errors
     /// When an instance cannot be made; those that ran before run on.
     pub fn resize(&self, declared: &Arc<DeclaredConfig>) -> Result<(), ResizeError> {
-        let current = self.config();
         let wanted = declared.model.instance_count();
         let missing = wanted.get().saturating_sub(self.batch.instances());
         let instances = (0..missing).map(|_| self.factory.make()).collect::<Result<_, _>>()?;
         self.batch.add_instances(instances)?;
         self.batch.keep_instances(wanted);
+        self.adopt(declared);
+        Ok(())
+    }
+
+    /// Takes over a configuration that asks for this very version, but for its instances.
+    pub fn adopt(&self, declared: &Arc<DeclaredConfig>) {
         let completed = ModelConfig {
             instance_groups: declared.model.instance_groups.clone(),
             version_policy: declared.model.version_policy.clone(),
-            ..ModelConfig::clone(&current.completed)
+            ..ModelConfig::clone(&self.config().completed)
         };
         self.config.store(Arc::new(VersionConfig { declared: Arc::clone(declared), completed: Arc::new(completed) }));
-        Ok(())
     }
 
     /// It has been replaced: `gauge` counts it until it is freed.

@@ -5,7 +5,7 @@ use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
 use model::ErrorCode;
 
-use crate::failure::RequestFailure;
+use crate::failure::{RenderedFailure, RequestFailure};
 use crate::registry::{PluginSlot, Release};
 
 /// The model version that answered.
@@ -47,7 +47,15 @@ pub(super) fn from_plugin(answer: plugin::Response) -> Response<Body> {
 
 /// A failure with its status, its JSON body and, where known, when to try again.
 pub(super) fn failure(failure: &RequestFailure) -> Response<Body> {
-    let rendered = failure.render();
+    rendered(failure, failure.render())
+}
+
+/// The same as TF Serving's clients know failures.
+pub(super) fn tf_serving_failure(failure: &RequestFailure) -> Response<Body> {
+    rendered(failure, failure.render_for_tf_serving())
+}
+
+fn rendered(failure: &RequestFailure, rendered: RenderedFailure) -> Response<Body> {
     let mut response = Response::new(Body::from(rendered.body));
     *response.status_mut() = StatusCode::from_u16(rendered.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();

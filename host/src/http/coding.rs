@@ -3,7 +3,8 @@
 
 use std::io::{self, Read, Write};
 
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, Response, header};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
@@ -18,7 +19,7 @@ const STEP_BYTES: usize = 128 << 10;
 /// What gzip begins with; either name of a coding stands for either form, as in Triton.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// What this server decompresses, for clients that sent something else.
-pub(super) static OFFERED: HeaderValue = HeaderValue::from_static("gzip, deflate");
+static OFFERED: HeaderValue = HeaderValue::from_static("gzip, deflate");
 
 /// How a body is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,14 @@ pub(super) fn request_coding(headers: &HeaderMap) -> Result<Option<Coding>, Requ
     }
     let unsupported = || RequestFailure::new(ErrorCode::NotImplemented, "Unsupported compression type");
     Coding::from_name(name).map(Some).ok_or_else(unsupported)
+}
+
+/// Tells the client of a refused compression which ones there are: no other part of a request's form is not implemented.
+pub(super) fn offering(mut response: Response<Body>, failure: &RequestFailure) -> Response<Body> {
+    if failure.code == ErrorCode::NotImplemented {
+        response.headers_mut().insert(header::ACCEPT_ENCODING, OFFERED.clone());
+    }
+    response
 }
 
 /// The coding that a client would like best, by its `Accept-Encoding`: the first with the highest weight above 0, `identity`

@@ -7,13 +7,13 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
-use model::{ErrorCode, Tensor};
-use tokio::time::{Instant, timeout_at};
+use model::Tensor;
+use tokio::time::Instant;
 
 use super::answer;
-use super::coding::{Coding, OFFERED, accepted_coding, compress, decompress, request_coding};
+use super::coding::{Coding, accepted_coding, compress, offering, request_coding};
 use super::forward::forward_headers;
-use super::request::{admit, read_body};
+use super::request::{admit, read_decoded};
 use super::v2::{Target, split};
 use super::v2_json::{
     EncodedOutput, Encoding, InferAnswer, InferBody, InferContext, InferRequest, OutputForm, ParameterValue,
@@ -75,11 +75,7 @@ pub(super) fn finish(
 ) -> Response<Body> {
     let response = outcome.unwrap_or_else(|failure| {
         tally.failed(&failure);
-        let mut response = answer::failure(&failure);
-        if failure.code == ErrorCode::NotImplemented {
-            // The one part of infer that this server does not have is a compression.
-            response.headers_mut().insert(header::ACCEPT_ENCODING, OFFERED.clone());
-        }
+        let response = offering(answer::failure(&failure), &failure);
         if tally.body_was_read() { response } else { answer::closing(response) }
     });
     answer::with_version(response, release)
@@ -114,12 +110,7 @@ async fn read_infer_body(
     let coding = request_coding(headers)?;
     let json_length = headers.get(&JSON_LENGTH).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let what = if json_length.is_some() || coding.is_some() { "request body" } else { "request JSON" };
-    let mut body = read_body(state, (headers, body), deadline, what).await?;
-    tally.body_read();
-    if coding.is_some() {
-        let late = |_| RequestFailure::new(ErrorCode::DeadlineExceeded, "the body was not decompressed in time");
-        body = timeout_at(deadline, decompress(body, state.limits.body_bytes_max)).await.map_err(late)??;
-    }
+    let body = read_decoded(state, ((headers, body), coding), deadline, what, tally).await?;
     Ok(InferBody::split(body, json_length.as_deref())?)
 }
 
@@ -218,7 +209,7 @@ fn waiting(deadline: Instant, parameters: &[(String, ParameterValue)]) -> Waitin
 }
 
 /// The answer in the coding that its client would like best. Where that fails it goes out as it is, as in Triton.
-async fn compressed(rendered: RenderedAnswer, coding: Option<Coding>) -> Response<Body> {
+pub(super) async fn compressed(rendered: RenderedAnswer, coding: Option<Coding>) -> Response<Body> {
     let RenderedAnswer { body, json_length } = rendered;
     let small = match coding {
         Some(coding) => compress(&body, coding).await.ok().map(|small| (small, coding)),

@@ -6,14 +6,18 @@ mod coding;
 mod forward;
 mod generate;
 mod infer;
+mod json;
 mod metrics_page;
 mod predict;
 mod repository;
 mod request;
 mod restrict;
+mod servable;
 pub mod server;
 mod shared_memory;
 mod statistics;
+pub mod tf_json;
+mod tf_serving;
 mod v2;
 pub mod v2_json;
 
@@ -59,8 +63,13 @@ pub fn router(state: Arc<ServingState>) -> Router {
         .route("/v2/repository/models//unload", post(repository::unload_nameless))
         .route("/v2/repository/{repository}/index", post(repository::named))
         .route("/v2/repository/{repository}/models/{model}/{verb}", post(repository::named))
-        .route("/v1/models/{segment}", post(predict::predict))
-        .route("/v1/models/{model}/versions/{segment}", post(predict::predict_version))
+        .route("/v1/models", get(tf_serving::nameless))
+        .route("/v1/models/{segment}", post(predict::predict).get(tf_serving::status))
+        .route("/v1/models/{model}/metadata", get(tf_serving::metadata))
+        .route("/v1/models/{model}/versions/{segment}", post(predict::predict_version).get(tf_serving::status_version))
+        .route("/v1/models/{model}/versions/{version}/metadata", get(tf_serving::metadata_version))
+        .route("/v1/models/{model}/labels/{segment}", post(predict::predict_label).get(tf_serving::status_label))
+        .route("/v1/models/{model}/labels/{label}/metadata", get(tf_serving::metadata_label))
         .merge(shared_memory::routes())
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method);

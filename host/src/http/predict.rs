@@ -1,5 +1,6 @@
-//! `POST /v1/models/{model}[/versions/{version}]:predict`: a business request through the model's plugin. The router
-//! knows no suffixes, so a route captures the last segment and splits it at its last ':'.
+//! `POST /v1/models/{model}[/versions/{version}|/labels/{label}]:predict`: a business request through the model's plugin,
+//! or TF Serving's predict where the model has none. The router knows no suffixes, so a route captures the last segment
+//! and splits it at its last ':'.
 
 use std::sync::Arc;
 
@@ -9,7 +10,10 @@ use axum::http::{HeaderMap, Request, Response, header};
 use model::ErrorCode;
 
 use super::answer;
+use super::coding::offering;
 use super::request::{admit, read_body, request_id};
+use super::servable::{Dialect, Servable, VersionChoice};
+use super::tf_serving;
 use crate::failure::RequestFailure;
 use crate::pipeline::{self, PredictRequest};
 use crate::registry::Release;
@@ -23,8 +27,8 @@ pub(super) async fn predict(
     request: Request<Body>,
 ) -> Response<Body> {
     match split_verb(&segment) {
-        Ok(model) => run(&state, model, None, request).await,
-        Err(failure) => answer::failure(&failure),
+        Ok(model) => run(&state, (model, VersionChoice::Latest), request).await,
+        Err((failure, dialect)) => dialect.answer(&failure),
     }
 }
 
@@ -35,52 +39,73 @@ pub(super) async fn predict_version(
     request: Request<Body>,
 ) -> Response<Body> {
     match split_verb(&segment) {
-        Ok(version) => run(&state, &model, Some(version), request).await,
-        Err(failure) => answer::failure(&failure),
+        Ok(version) => run(&state, (&model, VersionChoice::Number(version)), request).await,
+        Err((failure, dialect)) => dialect.answer(&failure),
+    }
+}
+
+/// Predict on the version that a label stands for.
+pub(super) async fn predict_label(
+    State(state): State<Arc<ServingState>>,
+    Path((model, segment)): Path<(String, String)>,
+    request: Request<Body>,
+) -> Response<Body> {
+    match split_verb(&segment) {
+        Ok(label) => run(&state, (&model, VersionChoice::Label(label)), request).await,
+        Err((failure, dialect)) => dialect.answer(&failure),
     }
 }
 
 /// Takes `:predict` off a segment.
-fn split_verb(segment: &str) -> Result<&str, RequestFailure> {
-    match segment.rsplit_once(':') {
-        Some((name, "predict")) => Ok(name),
-        Some((_, verb)) => {
-            let text = format!("Not Found: no verb ':{verb}'; this server knows ':predict'");
-            Err(RequestFailure::new(ErrorCode::RouteNotFound, text))
+fn split_verb(segment: &str) -> Result<&str, (RequestFailure, Dialect)> {
+    let text = match segment.rsplit_once(':') {
+        Some((name, "predict")) => return Ok(name),
+        Some((_, verb @ ("classify" | "regress"))) => {
+            return Err((tf_serving::no_examples(verb), Dialect::TfServing));
         }
-        None => Err(RequestFailure::new(ErrorCode::RouteNotFound, "Not Found: the path ends without ':predict'")),
-    }
+        Some((_, verb)) => format!("Not Found: no verb ':{verb}'; this server knows ':predict'"),
+        None => "Not Found: the path ends without ':predict'".to_owned(),
+    };
+    Err((RequestFailure::new(ErrorCode::RouteNotFound, text), Dialect::Host))
 }
 
-async fn run(state: &ServingState, model: &str, version: Option<&str>, request: Request<Body>) -> Response<Body> {
+async fn run(
+    state: &ServingState,
+    (model, version): (&str, VersionChoice<'_>),
+    request: Request<Body>,
+) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let mut tally = Tally::open(state);
-    let release = match state.registry.pin(model, version) {
+    let servable = Servable { model, version, request: (&parts.method, &parts.uri) };
+    let release = match servable.pin(&state.registry) {
         Ok(release) => release,
-        Err(failure) => {
+        Err((failure, dialect)) => {
             tally.failed(&failure);
-            return answer::closing(answer::failure(&failure));
+            return answer::closing(dialect.answer(&failure));
         }
     };
     tally.pinned(&release);
     let id = request_id(&parts.headers);
-    let response = match answer_pinned(state, &release, (&parts.headers, &id, body), &mut tally).await {
-        Ok(response) => answer::from_plugin(response),
-        Err(failure) => {
-            tally.failed(&failure);
-            let response = answer::failure(&failure);
-            if tally.body_was_read() { response } else { answer::closing(response) }
-        }
+    let dialect = Dialect::of(&release);
+    let outcome = match dialect {
+        Dialect::Host => through_plugin(state, &release, (&parts.headers, &id, body), &mut tally).await,
+        Dialect::TfServing => tf_serving::predict(state, &release, (&parts.headers, body), &mut tally).await,
     };
+    let response = outcome.unwrap_or_else(|failure| {
+        tally.failed(&failure);
+        let response = dialect.answer(&failure);
+        let response = if dialect == Dialect::TfServing { offering(response, &failure) } else { response };
+        if tally.body_was_read() { response } else { answer::closing(response) }
+    });
     answer::with_release(response, &release, &id)
 }
 
-async fn answer_pinned(
+async fn through_plugin(
     state: &ServingState,
     release: &Release,
     (headers, id, body): (&HeaderMap, &str, Body),
     tally: &mut Tally<'_>,
-) -> Result<plugin::Response, RequestFailure> {
+) -> Result<Response<Body>, RequestFailure> {
     let admitted = admit(state, headers)?;
     let body = read_body(state, (headers, body), admitted.deadline, "request body").await?;
     tally.body_read();
@@ -92,7 +117,7 @@ async fn answer_pinned(
         deadline: admitted.deadline,
     };
     tally.hand_over();
-    pipeline::predict(release, request).await
+    pipeline::predict(release, request).await.map(answer::from_plugin)
 }
 
 fn text_header(headers: &HeaderMap, name: &header::HeaderName) -> Option<String> {

@@ -10,9 +10,11 @@ use model::ErrorCode;
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::REQUEST_ID;
+use super::coding::{Coding, decompress};
 use crate::failure::RequestFailure;
 use crate::request_id::{REQUEST_ID_BYTES_MAX, made_id};
 use crate::serving::{Admitted, ServingState};
+use crate::tally::Tally;
 
 /// A client's word on how long it waits, in milliseconds.
 const REQUEST_TIMEOUT: &str = "x-request-timeout-ms";
@@ -60,6 +62,26 @@ pub(super) async fn read_body(
         Ok(outcome) => outcome,
         Err(_) => Err(RequestFailure::new(ErrorCode::DeadlineExceeded, "the body did not arrive in time")),
     }
+}
+
+/// Reads the body as [`read_body`] does, and undoes its compression.
+///
+/// # Errors
+/// As [`read_body`] and [`decompress`].
+pub(super) async fn read_decoded(
+    state: &ServingState,
+    (body, coding): ((&HeaderMap, Body), Option<Coding>),
+    deadline: Instant,
+    what: &'static str,
+    tally: &mut Tally<'_>,
+) -> Result<Bytes, RequestFailure> {
+    let body = read_body(state, body, deadline, what).await?;
+    tally.body_read();
+    if coding.is_none() {
+        return Ok(body);
+    }
+    let late = |_| RequestFailure::new(ErrorCode::DeadlineExceeded, "the body was not decompressed in time");
+    timeout_at(deadline, decompress(body, state.limits.body_bytes_max)).await.map_err(late)?
 }
 
 /// How large a body may be, and says it is.

@@ -16,6 +16,7 @@ mod rate_limit;
 mod scheduling;
 mod settings;
 mod tensors;
+mod version_labels;
 mod warmup;
 
 use std::path::{Component, Path};
@@ -82,6 +83,7 @@ pub(super) fn build(
     config.warmup = warmup::read(&root, config, &mut rules);
     declared.labels = labels::read(&root, &mut rules);
     declared.checksums = agents::read(&root, &mut rules);
+    declared.version_labels = version_labels::read(&root, &mut rules);
     ignored::warn(&root, &mut rules);
     declared.document = ConfigDocument(message);
     declared

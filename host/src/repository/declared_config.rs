@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{ModelConfig, ModelName, VersionPolicy};
-use prost_reflect::DynamicMessage;
+use model::{ModelConfig, ModelName, VersionNumber, VersionPolicy};
+use prost_reflect::{DynamicMessage, MapKey, Value};
 
 use super::checksum::Checksum;
 use super::config_text::{ConfigDefaults, default_model_config, descriptor};
@@ -21,7 +21,12 @@ pub struct DeclaredConfig {
     pub labels: Labels,
     /// What files of the folder must hash to.
     pub checksums: Vec<Checksum>,
+    /// Names that clients may call versions by.
+    pub version_labels: BTreeMap<String, VersionNumber>,
 }
+
+/// The parameter that holds [`DeclaredConfig::version_labels`].
+pub const VERSION_LABELS: &str = "airlock.version_labels";
 
 impl DeclaredConfig {
     /// The configuration of a folder that declares nothing.
@@ -32,14 +37,15 @@ impl DeclaredConfig {
             document: ConfigDocument(DynamicMessage::new(descriptor())),
             labels: Labels::default(),
             checksums: Vec::new(),
+            version_labels: BTreeMap::new(),
         }
     }
 
     /// Whether a version loaded with `other` is what this configuration asks for, too. The version policy only chooses
-    /// among versions.
+    /// among versions, and labels only name them.
     #[must_use]
     pub fn makes_the_same_version_as(&self, other: &Self) -> bool {
-        let is_kept = |declared: &Self| declared.without(&["version_policy"]);
+        let is_kept = |declared: &Self| declared.of_a_version();
         is_kept(self) == is_kept(other)
     }
 
@@ -47,22 +53,25 @@ impl DeclaredConfig {
     /// Instances that take turns are made anew: what they need is agreed with those of other models.
     #[must_use]
     pub fn differs_only_in_instances(&self, other: &Self) -> bool {
-        let is_kept = |declared: &Self| declared.without(&["version_policy", "instance_group"]);
+        let is_kept = |declared: &Self| declared.of_a_version().without_instances();
         let is_free = |declared: &Self| declared.model.rate_limits().is_empty();
         is_free(self) && is_free(other) && is_kept(self) == is_kept(other)
     }
 
-    /// The same without these fields: as if they were not written.
-    fn without(&self, fields: &[&str]) -> Self {
+    /// The same without what is about the model as a whole, as if it were not written.
+    fn of_a_version(&self) -> Self {
         let mut declared = self.clone();
-        for field in fields {
-            declared.document.0.clear_field_by_name(field);
-            match *field {
-                "version_policy" => declared.model.version_policy = VersionPolicy::All,
-                _ => declared.model.instance_groups.clear(),
-            }
-        }
+        declared.document.0.clear_field_by_name("version_policy");
+        declared.document.remove_parameter(VERSION_LABELS);
+        declared.model.version_policy = VersionPolicy::All;
+        declared.version_labels.clear();
         declared
+    }
+
+    fn without_instances(mut self) -> Self {
+        self.document.0.clear_field_by_name("instance_group");
+        self.model.instance_groups.clear();
+        self
     }
 }
 
@@ -70,6 +79,21 @@ impl DeclaredConfig {
 /// acts on it or not.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigDocument(pub(super) DynamicMessage);
+
+impl ConfigDocument {
+    /// Forgets an entry of `parameters`, and the field with its last.
+    fn remove_parameter(&mut self, key: &str) {
+        const FIELD: &str = "parameters";
+        if !self.0.has_field_by_name(FIELD) {
+            return;
+        }
+        let Some(Value::Map(parameters)) = self.0.get_field_by_name_mut(FIELD) else { return };
+        parameters.remove(&MapKey::String(key.to_owned()));
+        if parameters.is_empty() {
+            self.0.clear_field_by_name(FIELD);
+        }
+    }
+}
 
 /// The labels of a model's outputs: what the positions of their last dimension stand for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use model::ModelName;
+use model::{ModelName, VersionNumber};
 use serde::Serialize;
 
 use super::reconciler::FOLDER;
@@ -49,15 +49,11 @@ pub fn names_on_disk(roots: &[PathBuf]) -> BTreeSet<ModelName> {
 #[must_use]
 pub fn index(map: &ModelMap, on_disk: &BTreeSet<ModelName>) -> Vec<IndexEntry> {
     let served = map.models().map(|model| (model.name.clone(), entries_of(model)));
-    let unloaded = map.unloaded().map(|(name, versions)| {
-        let line = |version| line(name, version, IndexState::Unavailable, Some("unloaded".to_owned()));
-        let lines = versions.iter().map(|version| line(Some(version.to_string())));
-        (name.clone(), if versions.is_empty() { vec![line(None)] } else { lines.collect() })
-    });
+    let unloaded = map.unloaded().map(|(name, versions)| (name.clone(), unloaded_entries(name, versions)));
     let mut models: Vec<(ModelName, Vec<IndexEntry>)> = served.chain(unloaded).collect();
     let mut known: BTreeSet<ModelName> = models.iter().map(|(name, _)| name.clone()).collect();
     for name in map.loading().filter(|name| !known.contains(*name)) {
-        models.push((name.clone(), vec![line(name, None, IndexState::Loading, None)]));
+        models.push((name.clone(), vec![loading_entry(name)]));
     }
     known.extend(map.loading().cloned());
     let unknown = on_disk.difference(&known).map(|name| {
@@ -66,6 +62,30 @@ pub fn index(map: &ModelMap, on_disk: &BTreeSet<ModelName>) -> Vec<IndexEntry> {
     models.extend(unknown);
     models.sort_by(|one, other| one.0.cmp(&other.0));
     models.into_iter().flat_map(|(_, entries)| entries).collect()
+}
+
+/// The lines of one model; none where nobody knows it.
+#[must_use]
+pub fn index_of(map: &ModelMap, name: &str) -> Vec<IndexEntry> {
+    if let Ok(model) = map.model(name) {
+        return entries_of(model);
+    }
+    if let Some((name, versions)) = map.unloaded().find(|(unloaded, _)| unloaded.as_str() == name) {
+        return unloaded_entries(name, versions);
+    }
+    map.loading().filter(|loading| loading.as_str() == name).map(loading_entry).collect()
+}
+
+fn unloaded_entries(name: &ModelName, versions: &[VersionNumber]) -> Vec<IndexEntry> {
+    let line = |version| line(name, version, IndexState::Unavailable, Some("unloaded".to_owned()));
+    if versions.is_empty() {
+        return vec![line(None)];
+    }
+    versions.iter().map(|version| line(Some(version.to_string()))).collect()
+}
+
+fn loading_entry(name: &ModelName) -> IndexEntry {
+    line(name, None, IndexState::Loading, None)
 }
 
 fn line(name: &ModelName, version: Option<String>, state: IndexState, reason: Option<String>) -> IndexEntry {

@@ -77,16 +77,19 @@ impl ApiKind {
                 _ if path.ends_with("/trace/setting") => Self::Trace,
                 _ => Self::Metadata,
             }),
-            ("v1", Some("models"), Some(_), _) if has_colon(path) => Some(Self::Inference),
-            ("v1", Some("models"), Some(_), _) => Some(Self::Metadata),
+            ("v1", Some("models"), Some(model), last) => Some(match last.unwrap_or(model) {
+                "metadata" if last.is_some() => Self::Metadata,
+                verb if has_colon(verb) => Self::Inference,
+                _ => Self::Health,
+            }),
             _ => None,
         }
     }
 }
 
-/// Whether there is a colon in the path, written as itself or escaped.
-fn has_colon(path: &str) -> bool {
-    path.contains(':') || path.as_bytes().windows(3).any(|escape| escape.eq_ignore_ascii_case(b"%3a"))
+/// Whether there is a colon in a segment, written as itself or escaped.
+fn has_colon(segment: &str) -> bool {
+    segment.contains(':') || segment.as_bytes().windows(3).any(|escape| escape.eq_ignore_ascii_case(b"%3a"))
 }
 
 /// What each restricted kind of requests must bring.
@@ -245,7 +248,17 @@ mod tests {
             ("/v1/models/m%3Apredict", Some(ApiKind::Inference)),
             ("/v1/models/m%3apredict", Some(ApiKind::Inference)),
             ("/v1/models/m/versions/1%3apredict", Some(ApiKind::Inference)),
-            ("/v1/models/m%253Apredict", Some(ApiKind::Metadata)),
+            ("/v1/models/m/labels/stable:predict", Some(ApiKind::Inference)),
+            ("/v1/models/m/labels/stable%3Apredict", Some(ApiKind::Inference)),
+            ("/v1/models/m", Some(ApiKind::Health)),
+            ("/v1/models/metadata", Some(ApiKind::Health)),
+            ("/v1/models/m/versions/1", Some(ApiKind::Health)),
+            ("/v1/models/m/labels/stable", Some(ApiKind::Health)),
+            ("/v1/models/m%253Apredict", Some(ApiKind::Health)),
+            ("/v1/models/m/metadata", Some(ApiKind::Metadata)),
+            ("/v1/models/m:x/metadata", Some(ApiKind::Metadata)),
+            ("/v1/models/m/versions/1/metadata", Some(ApiKind::Metadata)),
+            ("/v1/models/m/labels/stable/metadata", Some(ApiKind::Metadata)),
             ("/v2/models/m%2Finfer", Some(ApiKind::Metadata)),
             ("/v2/models/%73tats", Some(ApiKind::Metadata)),
             ("/nowhere", None),

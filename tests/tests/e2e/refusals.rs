@@ -61,13 +61,6 @@ async fn routes_models_and_versions() -> Result<()> {
         Case::get("/nowhere", 404, "not_found", "Not Found: no route /nowhere"),
         Case::get("/v2/models/nope", 400, "model_not_found", "Request for unknown model: 'nope' is not found"),
         Case::get("/v2/models/nope/ready", 400, "model_not_found", "Request for unknown model: 'nope' is not found"),
-        Case::post(
-            "/v1/models/nope:predict",
-            "{}",
-            400,
-            "model_not_found",
-            "Request for unknown model: 'nope' is not found",
-        ),
         Case::get(
             "/v2/models/scaler/versions/7",
             404,
@@ -92,11 +85,25 @@ async fn routes_models_and_versions() -> Result<()> {
         ),
         Case::post("/v1/models/scaler", "{}", 404, "not_found", "Not Found: the path ends without ':predict'"),
         Case::post(
-            "/v1/models/plain:predict",
+            "/v1/models/scaler/versions/7:predict",
+            "{}",
+            404,
+            "version_not_found",
+            "Request for unknown model: 'scaler' version 7 is not found",
+        ),
+        Case::post(
+            "/v1/models/scaler/labels/stable:predict",
             "{}",
             400,
-            "not_supported",
-            "model 'plain' has no plugin; put a plugin.wasm into its folder, or use /v2/models/plain/infer",
+            "malformed_request",
+            "Unrecognized servable version label: stable",
+        ),
+        Case::post(
+            "/v1/models/plain:explain",
+            "{}",
+            404,
+            "not_found",
+            "Not Found: no verb ':explain'; this server knows ':predict'",
         ),
     ];
     let (_repository, server) = server_of_two_models().await?;

@@ -112,6 +112,17 @@ impl ErrorCode {
         self.row().1
     }
 
+    /// The HTTP status on the routes of TF Serving: what is not served is not found, known or not, and a request that
+    /// expires is late wherever it does, as on every predict.
+    #[must_use]
+    pub fn tf_serving_status(self) -> u16 {
+        match self {
+            Self::ModelNotFound => Self::VersionNotFound.http_status(),
+            Self::QueueTimeout => Self::DeadlineExceeded.http_status(),
+            other => other.http_status(),
+        }
+    }
+
     /// The gRPC status.
     #[must_use]
     pub fn grpc_status(self) -> GrpcStatus {

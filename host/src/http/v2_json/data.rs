@@ -5,9 +5,10 @@ use bytes::Bytes;
 use model::{DataType, display_shape, element_count};
 
 use super::InferContext;
-use super::fault::{Fault, Place, access_text, clipped, kind_word, nesting_text};
-use super::numbers::{Misfit, Number};
-use super::reader::{JsonError, Kind, Reader};
+use super::fault::{Fault, Place, access_text, clipped, kind_word};
+use crate::http::json::{
+    ElementProblem, ElementReader, Kind, Misfit, Reader, nesting_text, read_elements, too_large_text,
+};
 
 /// The tensor that `data` is to become.
 #[derive(Clone, Copy, Debug)]
@@ -16,27 +17,6 @@ pub(super) struct Target<'a> {
     pub(super) data_type: DataType,
     pub(super) shape: &'a [u64],
     pub(super) place: Place,
-}
-
-/// Why one value is not an element.
-#[derive(Clone, Copy)]
-enum Problem {
-    Json(JsonError),
-    /// Another JSON type than the data type is written as.
-    Kind,
-    Number(Misfit),
-}
-
-impl From<JsonError> for Problem {
-    fn from(error: JsonError) -> Self {
-        Self::Json(error)
-    }
-}
-
-impl From<Misfit> for Problem {
-    fn from(misfit: Misfit) -> Self {
-        Self::Number(misfit)
-    }
 }
 
 /// Reads the array at `reader` as the elements of `target`, little-endian and row-major.
@@ -74,20 +54,6 @@ pub(super) fn room(count: u64, bytes_left: usize) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX).min(bytes_left / 2)
 }
 
-#[inline(always)]
-fn number<'a>(reader: &mut Reader<'a>) -> Result<Number<'a>, Problem> {
-    if reader.is_number() { Ok(reader.number()?) } else { Err(other_kind(reader)) }
-}
-
-#[cold]
-fn other_kind(reader: &mut Reader<'_>) -> Problem {
-    reader.kind().map_or_else(Problem::Json, |_| Problem::Kind)
-}
-
-fn boolean(reader: &mut Reader<'_>) -> Result<bool, Problem> {
-    if reader.kind()? == Kind::Boolean { Ok(reader.boolean()?) } else { Err(Problem::Kind) }
-}
-
 impl Target<'_> {
     /// The number of elements, once it is known to fit 63 bits and the input's byte limit.
     fn count(&self, context: &InferContext<'_>) -> Result<u64, Fault> {
@@ -113,75 +79,7 @@ impl Target<'_> {
     }
 
     fn read(&self, reader: &mut Reader<'_>, count: u64, context: &InferContext<'_>) -> Result<Bytes, Fault> {
-        match self.data_type {
-            DataType::Bool => self.fixed(reader, count, |r| Ok([u8::from(boolean(r)?)])),
-            DataType::Uint8 => self.fixed(reader, count, |r| Ok(number(r)?.to_integer::<u8>()?.to_le_bytes())),
-            DataType::Uint16 => self.fixed(reader, count, |r| Ok(number(r)?.to_integer::<u16>()?.to_le_bytes())),
-            DataType::Uint32 => self.fixed(reader, count, |r| Ok(number(r)?.to_integer::<u32>()?.to_le_bytes())),
-            DataType::Uint64 => self.fixed(reader, count, |r| Ok(number(r)?.to_integer::<u64>()?.to_le_bytes())),
-            DataType::Int8 => self.fixed(reader, count, |r| Ok(number(r)?.to_integer::<i8>()?.to_le_bytes())),
-            DataType::Int16 => self.fixed(reader, count, |r| Ok(number(r)?.to_integer::<i16>()?.to_le_bytes())),
-            DataType::Int32 => self.fixed(reader, count, |r| Ok(number(r)?.to_integer::<i32>()?.to_le_bytes())),
-            DataType::Int64 => self.fixed(reader, count, |r| Ok(number(r)?.to_integer::<i64>()?.to_le_bytes())),
-            DataType::Fp16 => self.fixed(reader, count, |r| Ok(number(r)?.to_f16()?.to_le_bytes())),
-            DataType::Bf16 => self.fixed(reader, count, |r| Ok(number(r)?.to_bf16()?.to_le_bytes())),
-            DataType::Fp32 => self.fixed(reader, count, |r| Ok(number(r)?.to_f32()?.to_le_bytes())),
-            DataType::Fp64 => self.fixed(reader, count, |r| Ok(number(r)?.to_f64()?.to_le_bytes())),
-            DataType::Bytes => self.strings(reader, count, context),
-        }
-    }
-
-    /// Reads elements of `N` bytes each.
-    fn fixed<'a, const N: usize>(
-        &self,
-        reader: &mut Reader<'a>,
-        count: u64,
-        element: impl Fn(&mut Reader<'a>) -> Result<[u8; N], Problem>,
-    ) -> Result<Bytes, Fault> {
-        let mut data = Vec::with_capacity(room(count, reader.bytes_left()) * N);
-        let mut missing = count;
-        reader
-            .flatten(|reader| {
-                if missing == 0 {
-                    return Err(self.too_many(count));
-                }
-                let start = reader.value_offset();
-                match element(reader) {
-                    Ok(bytes) => data.extend_from_slice(&bytes),
-                    Err(problem) => return Err(self.refuse(problem, count - missing, reader.at_offset(start))),
-                }
-                missing -= 1;
-                Ok(())
-            })
-            .map_err(|fault: Fault| self.in_data(fault))?;
-        if missing == 0 { Ok(Bytes::from(data)) } else { Err(self.too_few(count, count - missing)) }
-    }
-
-    /// Reads strings, each to become a length and its bytes.
-    fn strings(&self, reader: &mut Reader<'_>, count: u64, context: &InferContext<'_>) -> Result<Bytes, Fault> {
-        let mut data = Vec::new();
-        let mut got = 0;
-        reader
-            .flatten(|reader| {
-                let start = reader.value_offset();
-                if reader.kind()? != Kind::String {
-                    return Err(self.refuse(Problem::Kind, got, reader.at_offset(start)));
-                }
-                if got == count {
-                    return Err(self.too_many_strings(count, context));
-                }
-                let text = reader.string()?;
-                let bytes = data.len() + size_of::<u32>() + text.len();
-                let Some(length) = u32::try_from(text.len()).ok().filter(|_| bytes <= context.data_bytes_max) else {
-                    return Err(self.too_large(bytes as u64, context));
-                };
-                data.extend_from_slice(&length.to_le_bytes());
-                data.extend_from_slice(text.as_bytes());
-                got += 1;
-                Ok(())
-            })
-            .map_err(|fault: Fault| self.in_data(fault))?;
-        if got == count { Ok(Bytes::from(data)) } else { Err(self.too_few_strings(count, got, context)) }
+        read_elements(self.data_type, FlatList { target: self, reader, count, context })
     }
 
     /// Triton says of nesting that it happened while reading `data`, except for strings.
@@ -193,12 +91,7 @@ impl Target<'_> {
     }
 
     fn too_large(&self, bytes: u64, context: &InferContext<'_>) -> Fault {
-        Fault::tensor(format!(
-            "JSON input '{}' has a byte_size ({bytes} bytes) that exceeds the maximum allowed value of {} bytes. Use \
-             --http-max-input-size to increase the limit.",
-            clipped(self.name),
-            context.data_bytes_max
-        ))
+        Fault::tensor(too_large_text(self.name, bytes, context.data_bytes_max))
     }
 
     fn too_many(&self, count: u64) -> Fault {
@@ -240,12 +133,12 @@ impl Target<'_> {
 
     /// Says what is wrong with the value at `reader`, the one at `index`.
     #[cold]
-    fn refuse(&self, problem: Problem, index: u64, mut reader: Reader<'_>) -> Fault {
+    fn refuse(&self, problem: ElementProblem, index: u64, mut reader: Reader<'_>) -> Fault {
         let at = format!("at index {index} of input '{}'", clipped(self.name));
         let wanted = self.json_type();
         match problem {
-            Problem::Json(error) => error.into(),
-            Problem::Kind => {
+            ElementProblem::Json(error) => error.into(),
+            ElementProblem::Kind => {
                 let found = reader.kind().map_or("no value", kind_word);
                 let field = if wanted == "string" { "JSON bytes array" } else { "'data'" };
                 Fault::tensor(format!(
@@ -254,7 +147,7 @@ impl Target<'_> {
                     self.data_type
                 ))
             }
-            Problem::Number(misfit) => {
+            ElementProblem::Number(misfit) => {
                 let text = reader.number().map_or("", |number| number.text());
                 Fault::tensor(match misfit {
                     Misfit::NotWhole => format!(
@@ -283,6 +176,69 @@ impl Target<'_> {
             DataType::Fp16 | DataType::Bf16 | DataType::Fp32 | DataType::Fp64 => "number",
             DataType::Bytes => "string",
         }
+    }
+}
+
+/// `data` on its way into the elements of its target.
+struct FlatList<'r, 'a> {
+    target: &'r Target<'r>,
+    reader: &'r mut Reader<'a>,
+    count: u64,
+    context: &'r InferContext<'r>,
+}
+
+impl ElementReader for FlatList<'_, '_> {
+    type Output = Result<Bytes, Fault>;
+
+    fn fixed<const N: usize>(
+        self,
+        element: impl for<'a> Fn(&mut Reader<'a>) -> Result<[u8; N], ElementProblem>,
+    ) -> Self::Output {
+        let Self { target, reader, count, .. } = self;
+        let mut data = Vec::with_capacity(room(count, reader.bytes_left()) * N);
+        let mut missing = count;
+        reader
+            .flatten(|reader| {
+                if missing == 0 {
+                    return Err(target.too_many(count));
+                }
+                let start = reader.value_offset();
+                match element(reader) {
+                    Ok(bytes) => data.extend_from_slice(&bytes),
+                    Err(problem) => return Err(target.refuse(problem, count - missing, reader.at_offset(start))),
+                }
+                missing -= 1;
+                Ok(())
+            })
+            .map_err(|fault: Fault| target.in_data(fault))?;
+        if missing == 0 { Ok(Bytes::from(data)) } else { Err(target.too_few(count, count - missing)) }
+    }
+
+    fn strings(self) -> Self::Output {
+        let Self { target, reader, count, context } = self;
+        let mut data = Vec::new();
+        let mut got = 0;
+        reader
+            .flatten(|reader| {
+                let start = reader.value_offset();
+                if reader.kind()? != Kind::String {
+                    return Err(target.refuse(ElementProblem::Kind, got, reader.at_offset(start)));
+                }
+                if got == count {
+                    return Err(target.too_many_strings(count, context));
+                }
+                let text = reader.string()?;
+                let bytes = data.len() + size_of::<u32>() + text.len();
+                let Some(length) = u32::try_from(text.len()).ok().filter(|_| bytes <= context.data_bytes_max) else {
+                    return Err(target.too_large(bytes as u64, context));
+                };
+                data.extend_from_slice(&length.to_le_bytes());
+                data.extend_from_slice(text.as_bytes());
+                got += 1;
+                Ok(())
+            })
+            .map_err(|fault: Fault| target.in_data(fault))?;
+        if got == count { Ok(Bytes::from(data)) } else { Err(target.too_few_strings(count, got, context)) }
     }
 }
 

@@ -6,9 +6,10 @@ use std::fmt;
 use model::ErrorCode;
 
 use super::V2Error;
-use super::reader::{JsonError, Kind, NESTING_MAX};
+
 pub(super) use crate::failure::clipped;
 use crate::failure::request_prefix;
+use crate::http::json::{JsonError, Kind, nesting_text};
 use crate::raw_tensor::RawInputError;
 use crate::shared_memory::RegionError;
 
@@ -90,11 +91,6 @@ impl From<RawInputError> for Fault {
         let fault = Self::tensor(error.to_string());
         if error.names_request() { fault.naming_request() } else { fault }
     }
-}
-
-/// Triton's words for values nested too deep.
-pub(super) fn nesting_text() -> String {
-    format!("JSON nesting depth exceeds maximum allowed limit ({NESTING_MAX})")
 }
 
 /// Triton's words for a value of another JSON type.

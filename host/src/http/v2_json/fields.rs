@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::fault::{Fault, Place};
-use super::reader::{Kind, Reader};
+use crate::http::json::{Kind, Reader};
 
 /// Keeps a member's value; a second one is a fault.
 pub(super) fn once<T>(slot: &mut Option<T>, field: &str, place: Place, value: Result<T, Fault>) -> Result<(), Fault> {

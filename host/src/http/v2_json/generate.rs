@@ -10,8 +10,8 @@ use super::fault::{Fault, Place};
 use super::fields::{once, string_of};
 use super::parameters::Parameters;
 use super::parse::{check_outermost, text_of};
-use super::reader::{Kind, Reader};
 use super::{Encoding, InferContext, InferRequest, V2Error};
+use crate::http::json::{Kind, Reader};
 
 /// Reads the body of `POST /v2/models/{model}/generate`. An input is one value or an array; its shape is the model's, made
 /// to fit the number of values. What `parameters` holds counts as if it stood beside it.

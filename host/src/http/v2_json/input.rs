@@ -13,7 +13,7 @@ use super::data::{Target, read_data};
 use super::fault::{Fault, Place, clipped};
 use super::fields::{array_of, object_of, once, string_of};
 use super::parameters::{Carrier, read_carriers};
-use super::reader::{Kind, Reader};
+use crate::http::json::{Kind, Reader};
 use crate::raw_tensor::RawInput;
 
 /// Dimensions of one shape, at most. Source: NumPy's limit; no model has more.

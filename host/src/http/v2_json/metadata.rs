@@ -3,7 +3,7 @@
 use model::{Signature, TensorSpec, VersionNumber};
 use serde::Serialize;
 
-use super::render::write;
+use crate::http::json::write;
 use crate::shared_memory::SharedMemory;
 
 /// Not had where shared memory is off.

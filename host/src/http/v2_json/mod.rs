@@ -16,12 +16,10 @@ mod fields;
 mod generate;
 mod input;
 mod metadata;
-mod numbers;
 mod output;
 mod parameters;
 mod parse;
 mod raw;
-mod reader;
 mod render;
 #[cfg(test)]
 mod tests;

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use super::fault::{Fault, Place};
 use super::fields::{boolean_of, object_of, once, string_of, unsigned_of};
 use super::parameters::RegionFields;
-use super::reader::Reader;
 use super::{Encoding, InferContext, OutputForm, RequestedOutput};
+use crate::http::json::Reader;
 use crate::shared_memory::PartClaim;
 
 /// What an entry's `parameters` say.

@@ -3,9 +3,8 @@
 
 use super::fault::{Fault, Place, clipped};
 use super::fields::{boolean_of, object_of, once, string_of, unsigned_of};
-use super::numbers::{Misfit, Number};
-use super::reader::{Kind, Reader};
 use super::{Encoding, ParameterValue};
+use crate::http::json::{Kind, Misfit, Number, Reader};
 use crate::shared_memory::PartClaim;
 
 /// Parameters of one request, at most.

@@ -9,8 +9,8 @@ use super::input::read_input;
 use super::output::read_output;
 use super::parameters::read_parameters;
 use super::raw::read_raw;
-use super::reader::{JsonError, Kind, Reader};
 use super::{InferBody, InferContext, InferRequest, RequestedOutput, V2Error};
+use crate::http::json::{JsonError, Kind, Reader};
 
 /// Entries of `inputs` or `outputs` above what the model has, at most: enough for a useful text about the surplus,
 /// too few for comparing names with one another to matter.

@@ -1,15 +1,11 @@
 //! Answers, in Triton's shape: `data` is always flat. Values go from the tensor's bytes into the text one by one, without
 //! a tree and without a string per element; those that are asked for in binary are copied behind it.
 
-use half::{bf16, f16};
-use model::{BytesElements, DataType, ErrorCode, Tensor, element_count};
-use serde::Serialize;
+use model::{BytesElements, ErrorCode, Tensor, element_count};
 
 use super::fault::clipped;
 use super::{EncodedOutput, Encoding, InferAnswer, V2Error};
-
-/// Bytes of text that one element is guessed to take, for the first allocation.
-const ELEMENT_TEXT_BYTES: usize = 12;
+use crate::http::json::{ELEMENT_TEXT_BYTES, ElementWriter, write, write_elements};
 
 /// An answer's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,50 +102,46 @@ fn write_output(out: &mut Vec<u8>, EncodedOutput { tensor, encoding }: &EncodedO
 }
 
 fn write_data(out: &mut Vec<u8>, output: &Tensor) -> Result<(), V2Error> {
-    match output.data_type() {
-        DataType::Bool => write_fixed(out, output, |out, [byte]| write(out, &(byte != 0))),
-        DataType::Uint8 => write_fixed(out, output, |out, bytes| write(out, &u8::from_le_bytes(bytes))),
-        DataType::Uint16 => write_fixed(out, output, |out, bytes| write(out, &u16::from_le_bytes(bytes))),
-        DataType::Uint32 => write_fixed(out, output, |out, bytes| write(out, &u32::from_le_bytes(bytes))),
-        DataType::Uint64 => write_fixed(out, output, |out, bytes| write(out, &u64::from_le_bytes(bytes))),
-        DataType::Int8 => write_fixed(out, output, |out, bytes| write(out, &i8::from_le_bytes(bytes))),
-        DataType::Int16 => write_fixed(out, output, |out, bytes| write(out, &i16::from_le_bytes(bytes))),
-        DataType::Int32 => write_fixed(out, output, |out, bytes| write(out, &i32::from_le_bytes(bytes))),
-        DataType::Int64 => write_fixed(out, output, |out, bytes| write(out, &i64::from_le_bytes(bytes))),
-        DataType::Fp16 => write_fixed(out, output, |out, bytes| write_f32(out, f16::from_le_bytes(bytes).to_f32())),
-        DataType::Bf16 => write_fixed(out, output, |out, bytes| write_f32(out, bf16::from_le_bytes(bytes).to_f32())),
-        DataType::Fp32 => write_fixed(out, output, |out, bytes| write_f32(out, f32::from_le_bytes(bytes))),
-        DataType::Fp64 => write_fixed(out, output, |out, bytes| write_f64(out, f64::from_le_bytes(bytes))),
-        DataType::Bytes => return write_strings(out, output),
-    }
-    Ok(())
+    write_elements(output.data_type(), FlatList { out, output })
 }
 
-/// Writes elements of `N` bytes each, the size of the output's data type.
-fn write_fixed<const N: usize>(out: &mut Vec<u8>, output: &Tensor, element: impl Fn(&mut Vec<u8>, [u8; N])) {
-    let (elements, _) = output.data().as_chunks::<N>();
-    out.reserve(elements.len() * ELEMENT_TEXT_BYTES);
-    out.push(b'[');
-    for (i, &bytes) in elements.iter().enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        element(out, bytes);
-    }
-    out.push(b']');
+/// All elements of an output, in one list.
+struct FlatList<'a> {
+    out: &'a mut Vec<u8>,
+    output: &'a Tensor,
 }
 
-fn write_strings(out: &mut Vec<u8>, output: &Tensor) -> Result<(), V2Error> {
-    out.reserve(output.data().len());
-    out.push(b'[');
-    for (i, bytes) in BytesElements::new(output.data()).enumerate() {
-        if i > 0 {
-            out.push(b',');
+impl ElementWriter for FlatList<'_> {
+    type Output = Result<(), V2Error>;
+
+    fn fixed<const N: usize>(self, element: impl Fn(&mut Vec<u8>, [u8; N])) -> Self::Output {
+        let Self { out, output } = self;
+        let (elements, _) = output.data().as_chunks::<N>();
+        out.reserve(elements.len() * ELEMENT_TEXT_BYTES);
+        out.push(b'[');
+        for (i, &bytes) in elements.iter().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            element(out, bytes);
         }
-        write(out, std::str::from_utf8(bytes).map_err(|_| not_text(output, i))?);
+        out.push(b']');
+        Ok(())
     }
-    out.push(b']');
-    Ok(())
+
+    fn strings(self) -> Self::Output {
+        let Self { out, output } = self;
+        out.reserve(output.data().len());
+        out.push(b'[');
+        for (i, bytes) in BytesElements::new(output.data()).enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            write(out, std::str::from_utf8(bytes).map_err(|_| not_text(output, i))?);
+        }
+        out.push(b']');
+        Ok(())
+    }
 }
 
 fn not_text(output: &Tensor, index: usize) -> V2Error {
@@ -159,28 +151,4 @@ fn not_text(output: &Tensor, index: usize) -> V2Error {
         clipped(output.name())
     );
     V2Error { code: ErrorCode::NotSupported, text }
-}
-
-fn write_f32(out: &mut Vec<u8>, value: f32) {
-    if value.is_finite() { write(out, &value) } else { write_special(out, f64::from(value)) }
-}
-
-fn write_f64(out: &mut Vec<u8>, value: f64) {
-    if value.is_finite() { write(out, &value) } else { write_special(out, value) }
-}
-
-#[cold]
-fn write_special(out: &mut Vec<u8>, value: f64) {
-    let word: &[u8] = match value {
-        f64::INFINITY => b"Infinity",
-        f64::NEG_INFINITY => b"-Infinity",
-        _ => b"NaN",
-    };
-    out.extend_from_slice(word);
-}
-
-/// Appends `value` as serde_json writes it.
-#[inline]
-pub(super) fn write<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    serde_json::to_writer(out, value).expect("a vector takes every byte, and these types all have a JSON form");
 }

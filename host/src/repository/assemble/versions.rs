@@ -172,6 +172,9 @@ impl Assembler<'_> {
 fn adapt(version: &LoadedVersion, config: &Arc<DeclaredConfig>) -> Result<bool, Refusal> {
     let current = version.config();
     if current.declared.makes_the_same_version_as(config) {
+        if current.declared.version_labels != config.version_labels {
+            version.adopt(config);
+        }
         return Ok(true);
     }
     if !current.declared.differs_only_in_instances(config) {

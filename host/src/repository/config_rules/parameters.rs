@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use model::{Execution, ExecutionMode, MemoryArena, ModelConfig, NonFinite, ThreadCount};
 
+use super::super::declared_config::VERSION_LABELS;
 use super::super::problem::did_you_mean;
 use super::block::Block;
 use super::{Rules, padding};
@@ -68,10 +69,16 @@ impl Parameter<'_> {
             "airlock.execution" => config.execution = self.execution(rules),
             "airlock.split_large_requests" => config.batching.split_large_requests = self.flag(rules),
             "airlock.non_finite" => config.non_finite = self.non_finite(rules),
+            VERSION_LABELS => {}
             key if key.starts_with(padding::PREFIX) => {}
             key if key.starts_with("airlock.") => {
-                let known =
-                    ["airlock.execution", "airlock.non_finite", "airlock.padding.…", "airlock.split_large_requests"];
+                let known = [
+                    "airlock.execution",
+                    "airlock.non_finite",
+                    "airlock.padding.…",
+                    "airlock.split_large_requests",
+                    VERSION_LABELS,
+                ];
                 let fix = did_you_mean(key, known).unwrap_or_else(|| format!("known: {}", known.join(", ")));
                 let (at, place) = (self.block.own_at(), self.block.own_path());
                 rules.report.error(at, place, format!("unknown parameter '{key}'"), fix);

@@ -1,6 +1,7 @@
 mod padding;
 mod ragged;
 mod rate_limit;
+mod version_labels;
 
 use std::path::Path;
 use std::time::Duration;

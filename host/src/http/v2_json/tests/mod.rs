@@ -5,7 +5,6 @@ mod fixtures;
 mod generate;
 mod metadata;
 mod properties;
-mod reader;
 mod refusals;
 mod requests;
 mod shared_memory;

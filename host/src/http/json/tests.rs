@@ -4,8 +4,8 @@ use proptest::prelude::{Strategy, any, prop, prop_oneof, proptest};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::super::numbers::leading_digits;
-use super::super::reader::{JsonError, Reader};
+use super::numbers::leading_digits;
+use super::reader::{JsonError, Reader};
 
 fn reads(text: &str) -> Result<(), JsonError> {
     let mut reader = Reader::new(text);

@@ -5,11 +5,11 @@
 use std::borrow::Cow;
 
 /// Arrays and objects inside one another, at most. Source: Triton's limit for `data`.
-pub(super) const NESTING_MAX: usize = 100;
+pub(in crate::http) const NESTING_MAX: usize = 100;
 
 /// Why a text is not JSON, or not JSON this reader takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum JsonError {
+pub(in crate::http) enum JsonError {
     /// What is wrong, and at which byte.
     Syntax { what: &'static str, at: usize },
     /// More than [`NESTING_MAX`] levels.
@@ -18,7 +18,7 @@ pub(super) enum JsonError {
 
 /// The JSON type of a value, told by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::http) enum Kind {
     Null,
     Boolean,
     Number,
@@ -29,36 +29,36 @@ pub(super) enum Kind {
 
 /// A position in a text. Every method that reads a value passes over the white space before it.
 #[derive(Clone, Debug)]
-pub(super) struct Reader<'a> {
+pub(in crate::http) struct Reader<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
+    pub(in crate::http) fn new(text: &'a str) -> Self {
         Self { text, at: 0 }
     }
 
     /// A reader of the same text at `offset`, which an earlier [`Self::value_offset`] gave.
-    pub(super) fn at_offset(&self, offset: usize) -> Self {
+    pub(in crate::http) fn at_offset(&self, offset: usize) -> Self {
         Self { text: self.text, at: offset }
     }
 
     /// Where the next value starts.
     #[inline]
-    pub(super) fn value_offset(&mut self) -> usize {
+    pub(in crate::http) fn value_offset(&mut self) -> usize {
         self.peek();
         self.at
     }
 
     /// Bytes not read yet.
-    pub(super) fn bytes_left(&self) -> usize {
+    pub(in crate::http) fn bytes_left(&self) -> usize {
         self.text.len() - self.at
     }
 
     /// The JSON type of the next value.
     #[inline]
-    pub(super) fn kind(&mut self) -> Result<Kind, JsonError> {
+    pub(in crate::http) fn kind(&mut self) -> Result<Kind, JsonError> {
         match self.peek() {
             Some(b'"') => Ok(Kind::String),
             Some(b'-' | b'0'..=b'9' | b'N' | b'I') => Ok(Kind::Number),
@@ -73,12 +73,12 @@ impl<'a> Reader<'a> {
 
     /// Whether the next value is a number.
     #[inline]
-    pub(super) fn is_number(&mut self) -> bool {
+    pub(in crate::http) fn is_number(&mut self) -> bool {
         matches!(self.peek(), Some(b'-' | b'0'..=b'9' | b'N' | b'I'))
     }
 
     /// Reads an object; `each` is given every member's name and must read its value.
-    pub(super) fn members<E: From<JsonError>>(
+    pub(in crate::http) fn members<E: From<JsonError>>(
         &mut self,
         mut each: impl FnMut(&mut Self, &str) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an array; `each` must read one element.
-    pub(super) fn elements<E: From<JsonError>>(
+    pub(in crate::http) fn elements<E: From<JsonError>>(
         &mut self,
         mut each: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
 
     /// Reads an array whatever its nesting; `leaf` must read one value that is not an array.
     #[inline]
-    pub(super) fn flatten<E: From<JsonError>>(
+    pub(in crate::http) fn flatten<E: From<JsonError>>(
         &mut self,
         mut leaf: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads any value and forgets it.
-    pub(super) fn skip_value(&mut self) -> Result<(), JsonError> {
+    pub(in crate::http) fn skip_value(&mut self) -> Result<(), JsonError> {
         self.skip_nested(0)
     }
 
@@ -167,15 +167,22 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Reads any value; its text as it was written.
+    pub(in crate::http) fn raw_value(&mut self) -> Result<&'a str, JsonError> {
+        let start = self.value_offset();
+        self.skip_value()?;
+        Ok(&self.text[start..self.at])
+    }
+
     /// Reads `true` or `false`.
-    pub(super) fn boolean(&mut self) -> Result<bool, JsonError> {
+    pub(in crate::http) fn boolean(&mut self) -> Result<bool, JsonError> {
         let value = self.peek() == Some(b't');
         self.literal(if value { "true" } else { "false" })?;
         Ok(value)
     }
 
     /// Reads a string; without escapes it is a view of the text.
-    pub(super) fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
+    pub(in crate::http) fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
         self.expect(b'"', "expected a string")?;
         let start = self.at;
         if self.run()? == b'"' {
@@ -187,7 +194,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Checks that nothing but white space is left.
-    pub(super) fn end(&mut self) -> Result<(), JsonError> {
+    pub(in crate::http) fn end(&mut self) -> Result<(), JsonError> {
         match self.peek() {
             None => Ok(()),
             Some(_) => Err(self.error("nothing may follow the outermost value")),
@@ -195,7 +202,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads exactly `word`.
-    pub(super) fn literal(&mut self, word: &'static str) -> Result<(), JsonError> {
+    pub(in crate::http) fn literal(&mut self, word: &'static str) -> Result<(), JsonError> {
         self.peek();
         if !self.rest().starts_with(word.as_bytes()) {
             return Err(self.error("expected a value"));
@@ -206,7 +213,7 @@ impl<'a> Reader<'a> {
 
     /// Passes over white space; the next byte, if any.
     #[inline]
-    pub(super) fn peek(&mut self) -> Option<u8> {
+    pub(in crate::http) fn peek(&mut self) -> Option<u8> {
         loop {
             let byte = self.here()?;
             if byte > b' ' || !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
@@ -218,30 +225,30 @@ impl<'a> Reader<'a> {
 
     /// The byte at the position.
     #[inline]
-    pub(super) fn here(&self) -> Option<u8> {
+    pub(in crate::http) fn here(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
     /// The bytes from the position on.
     #[inline]
-    pub(super) fn rest(&self) -> &'a [u8] {
+    pub(in crate::http) fn rest(&self) -> &'a [u8] {
         &self.text.as_bytes()[self.at..]
     }
 
     /// Passes over `count` bytes of [`Self::rest`].
     #[inline]
-    pub(super) fn advance(&mut self, count: usize) {
+    pub(in crate::http) fn advance(&mut self, count: usize) {
         self.at += count;
     }
 
     /// `what` is wrong so many bytes after the position.
     #[cold]
-    pub(super) fn error_after(&self, count: usize, what: &'static str) -> JsonError {
+    pub(in crate::http) fn error_after(&self, count: usize, what: &'static str) -> JsonError {
         JsonError::Syntax { what, at: self.at + count }
     }
 
     #[cold]
-    pub(super) fn error(&self, what: &'static str) -> JsonError {
+    pub(in crate::http) fn error(&self, what: &'static str) -> JsonError {
         JsonError::Syntax { what, at: self.at }
     }
 

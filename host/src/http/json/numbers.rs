@@ -15,7 +15,7 @@ const POWERS: [f64; 23] = [
 
 /// A number as written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Number<'a> {
+pub(in crate::http) struct Number<'a> {
     /// The number and whatever follows it.
     source: &'a [u8],
     length: usize,
@@ -40,7 +40,7 @@ enum Form {
 
 /// Why a number is not a value of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Misfit {
+pub(in crate::http) enum Misfit {
     /// It has a point or an exponent, and the type holds integers.
     NotWhole,
     /// The type does not reach that far.
@@ -51,7 +51,7 @@ impl<'a> Reader<'a> {
     /// Reads a number. Inlined into the loops over `data`: the parts of a [`Number`] then stay in registers, which halves
     /// the time per value.
     #[inline(always)]
-    pub(super) fn number(&mut self) -> Result<Number<'a>, JsonError> {
+    pub(in crate::http) fn number(&mut self) -> Result<Number<'a>, JsonError> {
         self.peek();
         let source = self.rest();
         let negative = source.first() == Some(&b'-');
@@ -139,7 +139,7 @@ fn long_digits(source: &[u8], mut at: usize, mut magnitude: u64) -> (usize, u64)
 
 /// How many digits `word` starts with, and their integer.
 #[inline(always)]
-pub(super) fn leading_digits(word: [u8; 8]) -> (usize, u64) {
+pub(in crate::http) fn leading_digits(word: [u8; 8]) -> (usize, u64) {
     const EACH: u64 = 0x0101_0101_0101_0101;
     // Digits become 0 to 9. Adding 0x76 carries 10 and more into a byte's high bit; the sum may carry on into the bytes
     // after the first that is no digit, which do not matter.
@@ -156,7 +156,7 @@ pub(super) fn leading_digits(word: [u8; 8]) -> (usize, u64) {
 
 impl<'a> Number<'a> {
     /// The number as it was written.
-    pub(super) fn text(&self) -> &'a str {
+    pub(in crate::http) fn text(&self) -> &'a str {
         std::str::from_utf8(&self.source[..self.length]).expect("a number is ASCII")
     }
 
@@ -165,7 +165,7 @@ impl<'a> Number<'a> {
     /// # Errors
     /// [`Misfit::Range`] where that is infinite and the number is not.
     #[inline(always)]
-    pub(super) fn to_f64(self) -> Result<f64, Misfit> {
+    pub(in crate::http) fn to_f64(self) -> Result<f64, Misfit> {
         match self.product() {
             // Both factors were exact, so the product was rounded once.
             Some(product) if self.magnitude <= 1 << f64::MANTISSA_DIGITS => Ok(product),
@@ -178,7 +178,7 @@ impl<'a> Number<'a> {
     /// # Errors
     /// As [`Self::to_f64`].
     #[inline(always)]
-    pub(super) fn to_f32(self) -> Result<f32, Misfit> {
+    pub(in crate::http) fn to_f32(self) -> Result<f32, Misfit> {
         let wide = match self.product() {
             Some(product) if self.magnitude <= 1 << f64::MANTISSA_DIGITS || settles_f32(product) => product,
             _ => self.read_f64()?,
@@ -191,7 +191,7 @@ impl<'a> Number<'a> {
     ///
     /// # Errors
     /// As [`Self::to_f64`].
-    pub(super) fn to_f16(self) -> Result<half::f16, Misfit> {
+    pub(in crate::http) fn to_f16(self) -> Result<half::f16, Misfit> {
         let wide = self.to_f64()?;
         let narrow = half::f16::from_f32(rounded_to_odd(wide));
         if narrow.is_infinite() && wide.is_finite() { Err(Misfit::Range) } else { Ok(narrow) }
@@ -201,7 +201,7 @@ impl<'a> Number<'a> {
     ///
     /// # Errors
     /// As [`Self::to_f64`].
-    pub(super) fn to_bf16(self) -> Result<half::bf16, Misfit> {
+    pub(in crate::http) fn to_bf16(self) -> Result<half::bf16, Misfit> {
         let wide = self.to_f32()?;
         let narrow = half::bf16::from_f32(wide);
         if narrow.is_infinite() && wide.is_finite() { Err(Misfit::Range) } else { Ok(narrow) }
@@ -212,7 +212,7 @@ impl<'a> Number<'a> {
     /// # Errors
     /// [`Misfit::NotWhole`] for a number with a point or an exponent, whatever its value; [`Misfit::Range`].
     #[inline(always)]
-    pub(super) fn to_integer<T: TryFrom<i128>>(self) -> Result<T, Misfit> {
+    pub(in crate::http) fn to_integer<T: TryFrom<i128>>(self) -> Result<T, Misfit> {
         if self.form != Form::Whole {
             return Err(Misfit::NotWhole);
         }
