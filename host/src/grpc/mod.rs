@@ -22,6 +22,7 @@ mod statistics;
 mod status;
 mod stream;
 pub mod tls;
+mod traffic;
 
 pub use decode::{DecodeContext, InferRequest, RequestedOutput, decode_infer};
 pub use front::{FrontParts, GrpcFront};

@@ -13,6 +13,7 @@ mod request;
 mod restrict;
 pub mod server;
 mod statistics;
+mod traffic;
 mod v2;
 pub mod v2_json;
 
@@ -67,7 +68,8 @@ pub fn router(state: Arc<ServingState>) -> Router {
     } else {
         routes.layer(from_fn_with_state(Arc::clone(&state), restrict::check))
     };
-    routes.with_state(state)
+    // Outermost, so that it sees whatever is answered.
+    routes.layer(from_fn_with_state(Arc::clone(&state), traffic::count)).with_state(state)
 }
 
 async fn unknown_route(uri: Uri) -> Response {

@@ -9,6 +9,7 @@ mod block;
 mod ignored;
 mod instances;
 mod labels;
+mod metrics;
 mod padding;
 mod parameters;
 mod ragged;
@@ -19,6 +20,7 @@ mod tensors;
 mod warmup;
 
 use std::path::{Component, Path};
+use std::sync::Arc;
 
 use model::ModelName;
 use prost_reflect::DynamicMessage;
@@ -81,6 +83,7 @@ pub(super) fn build(
     config.warmup = warmup::read(&root, config, &mut rules);
     declared.labels = labels::read(&root, &mut rules);
     declared.checksums = agents::read(&root, &mut rules);
+    declared.metrics = Arc::new(metrics::read(&root, &mut rules));
     ignored::warn(&root, &mut rules);
     declared.document = ConfigDocument(message);
     declared

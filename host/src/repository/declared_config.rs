@@ -9,6 +9,7 @@ use prost_reflect::DynamicMessage;
 
 use super::checksum::Checksum;
 use super::config_text::{ConfigDefaults, default_model_config, descriptor};
+use crate::metrics::ModelMetrics;
 
 /// A model's configuration as its folder has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,8 @@ pub struct DeclaredConfig {
     pub labels: Labels,
     /// What files of the folder must hash to.
     pub checksums: Vec<Checksum>,
+    /// How its series are shown.
+    pub metrics: Arc<ModelMetrics>,
 }
 
 impl DeclaredConfig {
@@ -32,6 +35,7 @@ impl DeclaredConfig {
             document: ConfigDocument(DynamicMessage::new(descriptor())),
             labels: Labels::default(),
             checksums: Vec::new(),
+            metrics: Arc::default(),
         }
     }
 

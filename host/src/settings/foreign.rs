@@ -7,12 +7,9 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use super::HeaderPattern;
 
 /// Flags of parts that are not served yet, with the shape of their values.
-const LATER: [(&str, Shape); 13] = [
+const LATER: [(&str, Shape); 10] = [
     ("grpc-header-forward-pattern", Shape::Pattern),
     ("allow-client-shm", Shape::Switch),
-    ("allow-cpu-metrics", Shape::Switch),
-    ("metrics-config", Shape::Pair('=')),
-    ("metrics-interval-ms", Shape::Number),
     ("trace-config", Shape::TraceSetting),
     ("trace-file", Shape::Text),
     ("trace-level", Shape::Text),
@@ -190,15 +187,11 @@ mod tests {
             "--trace-config=level=TIMESTAMPS",
             "--trace-config=rate=100",
             "--grpc-header-forward-pattern=x-.*",
-            "--metrics-interval-ms=500.5",
             "--allow-client-shm=True",
             "--trace-count=-1",
         ]);
         let given = given.expect("all are flags of Triton");
-        assert_eq!(
-            given.later,
-            ["grpc-header-forward-pattern", "allow-client-shm", "metrics-interval-ms", "trace-config", "trace-count"]
-        );
+        assert_eq!(given.later, ["grpc-header-forward-pattern", "allow-client-shm", "trace-config", "trace-count"]);
         assert_eq!(
             given.meaningless,
             ["backend-directory", "cuda-memory-pool-byte-size", "pinned-memory-pool-byte-size"]
@@ -210,7 +203,7 @@ mod tests {
     fn values_of_what_will_be_served_are_looked_at() {
         for (argument, expected) in [
             ("--allow-client-shm=maybe", "it must be true or false"),
-            ("--metrics-interval-ms=often", "it must be a number"),
+            ("--trace-rate=often", "it must be a number"),
             ("--trace-config=triton", "it must be two texts with '=' between them"),
             ("--trace-config=rate=x", "a whole number behind rate, count and log-frequency"),
             ("--trace-config=triton,count=-2", "a whole number behind rate, count and log-frequency"),
