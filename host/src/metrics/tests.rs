@@ -71,8 +71,8 @@ fn metric_names() {
     airlock_plugin_instances_warm gauge
     airlock_plugin_observation histogram
     airlock_queue_drops_total counter
-    airlock_queue_requests_limit gauge
     airlock_queue_requests gauge
+    airlock_queue_requests_limit gauge
     airlock_rate_limiter_resource_in_use gauge
     airlock_rate_limiter_resource_limit gauge
     airlock_releases_draining gauge
