@@ -124,6 +124,23 @@ fn plugin_counter(registry: &Registry) -> prometheus::CounterVec {
     registered(registry, prometheus::CounterVec::new(options, &["model", "name"]))
 }
 
+fn log_lines_dropped(registry: &Registry) -> IntCounter {
+    registered(registry, IntCounter::new(names::LOG_LINES_DROPPED, "Log lines dropped because nobody took them"))
+}
+
+/// The stages of predict, for dashboards made for KServe.
+fn kserve(registry: &Registry) -> [HistogramVec; 3] {
+    let families = [
+        (names::KSERVE_PREPROCESS, "Time of preprocess in the plugin, as KServe's dashboards read it"),
+        (names::KSERVE_PREDICT, "Time in the model behind a plugin, as KServe's dashboards read it"),
+        (names::KSERVE_POSTPROCESS, "Time of postprocess in the plugin, as KServe's dashboards read it"),
+    ];
+    families.map(|(name, help)| {
+        let options = HistogramOpts::new(name, help).buckets(duration_buckets());
+        registered(registry, HistogramVec::new(options, &["model_name"]))
+    })
+}
+
 /// One series that never changes: which version runs.
 fn show_build(registry: &Registry) {
     let made = IntGaugeVec::new(Opts::new(names::BUILD, "Build information"), &["version"]);
@@ -163,12 +180,7 @@ impl Metrics {
                 "Answers of which an output held a NaN or an infinity",
                 &["model", "version", "output"],
             ),
-            kserve: [
-                (names::KSERVE_PREPROCESS, "Time of preprocess in the plugin, as KServe's dashboards read it"),
-                (names::KSERVE_PREDICT, "Time in the model behind a plugin, as KServe's dashboards read it"),
-                (names::KSERVE_POSTPROCESS, "Time of postprocess in the plugin, as KServe's dashboards read it"),
-            ]
-            .map(|(name, help)| histograms(name, help, duration_buckets(), &["model_name"])),
+            kserve: kserve(r),
             stage: histograms(
                 names::STAGE_DURATION,
                 "Time of each stage of a request in seconds",
@@ -208,20 +220,13 @@ impl Metrics {
             sandbox: SandboxMetrics::new(r),
             plugin_counter: plugin_counter(r),
             plugin_observation: registered(r, Ok(Observations::new())),
-            log_lines_dropped: registered(
-                r,
-                IntCounter::new(names::LOG_LINES_DROPPED, "Log lines dropped because nobody took them"),
-            ),
+            log_lines_dropped: log_lines_dropped(r),
             log_lines_dropped_seen: Arc::default(),
             limit: registered(r, GaugeVec::new(Opts::new(names::LIMIT, "Limits in force, by name"), &["name"])),
             models: gauges(names::MODELS, "Models by state", &["state"]),
             http: Traffic::new(r, &Names::HTTP),
             grpc: Traffic::new(r, &Names::GRPC),
-            in_flight: traffic::in_flight(&gauges(
-                names::IN_FLIGHT,
-                "Requests to models and plugins held now",
-                &["surface"],
-            )),
+            in_flight: traffic::in_flight(r),
             connections: gauges(names::CONNECTIONS, "Connections open now", &["port"]),
             draining: gauge(names::DRAINING, "Releases replaced and not yet freed"),
             registry: registry.clone(),

@@ -32,7 +32,9 @@ impl Surface {
 }
 
 /// Requests held now, of each surface in the order of its kinds.
-pub(super) fn in_flight(gauges: &IntGaugeVec) -> [IntGauge; 2] {
+pub(super) fn in_flight(registry: &Registry) -> [IntGauge; 2] {
+    let options = Opts::new(names::IN_FLIGHT, "Requests to models and plugins held now");
+    let gauges = registered(registry, IntGaugeVec::new(options, &["surface"]));
     Surface::ALL.map(|surface| gauges.with_label_values(&[surface.as_str()]))
 }
 
