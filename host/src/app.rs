@@ -91,8 +91,7 @@ impl App {
     pub async fn start(settings: &Settings, loader: Arc<dyn ModelLoader>) -> Result<Self, StartError> {
         create_private(&settings.state_dir)?;
         let state_lock = lock_state(&settings.state_dir)?;
-        let metrics = Metrics::new();
-        show_limits(&metrics, settings);
+        let metrics = shown_metrics(settings);
         let sandbox = SandboxRuntime::new(settings.sandbox_config(&settings.state_dir))?;
         show_sandbox_limits(&metrics, sandbox.config());
         tracing::info!(allocator = ?sandbox.allocator(), "plugin sandbox ready");
@@ -102,21 +101,21 @@ impl App {
         let tasks = Tasks::default();
         let requests = ModelControlQueue::default();
         let serving = Arc::new(serving_state(settings, &registry, (&metrics, &sandbox), &requests));
-        let bind = async |address: Option<SocketAddr>, port_flag, router| {
+        let bind = async |address: Option<SocketAddr>, (port, port_flag), router| {
             let Some(address) = address else { return Ok(None) };
             let parts = ServerParts {
                 port_flag,
                 router,
                 connections_max: settings.limits.connections_max,
-                open: metrics.connections.clone(),
+                open: metrics.connections(port),
                 tasks: tasks.clone(),
                 leaving: serving.leaving(),
             };
             Server::bind(address, parts).await.map(Some)
         };
-        let http_server = bind(settings.listen.http, "--http-port", router(Arc::clone(&serving))).await?;
+        let http_server = bind(settings.listen.http, ("http", "--http-port"), router(Arc::clone(&serving))).await?;
         let metrics_router = metrics_router(Arc::clone(&serving));
-        let metrics_server = bind(settings.listen.metrics, "--metrics-port", metrics_router).await?;
+        let metrics_server = bind(settings.listen.metrics, ("metrics", "--metrics-port"), metrics_router).await?;
         let grpc_server = bind_grpc(&settings.grpc, &serving, &tasks).await?;
         let grpc_address = grpc_server.as_ref().map(GrpcServer::local_address).transpose()?;
         let address = |server: &Option<Server>| server.as_ref().map(Server::local_address).transpose();
@@ -348,11 +347,21 @@ async fn bind_grpc(
         front,
         settings,
         connections_max: serving.limits.connections_max,
-        open: serving.metrics.connections.clone(),
+        open: serving.metrics.connections("grpc"),
         tls,
         tasks: tasks.clone(),
     };
     Ok(Some(GrpcServer::bind(address, parts).await?))
+}
+
+/// The families that the settings ask for, with every limit of theirs.
+fn shown_metrics(settings: &Settings) -> Metrics {
+    let metrics = Metrics::with(&settings.metrics.triton);
+    if let Some(interval) = settings.metrics.system_interval {
+        metrics.show_system(interval);
+    }
+    show_limits(&metrics, settings);
+    metrics
 }
 
 /// Every limit from the settings, visible in `/metrics`.

@@ -147,7 +147,7 @@ mod tests {
     fn the_series_of_a_model_that_is_gone_and_drained_go_after_the_grace() {
         let (registry, metrics, mut departed) = (ModelRegistry::default(), Metrics::new(), Departed::default());
         let [gone, known, draining] = ["gone", "known", "draining"].map(|name| ModelName::new(name).expect("a name"));
-        let version = |name| metrics.version(name, VersionNumber::new(1).expect("not 0"));
+        let version = |name| metrics.version(name, VersionNumber::new(1).expect("not 0"), &Arc::default());
         let _busy = version(&draining);
         drop([&gone, &known].map(version));
         registry.publish(Arc::new(ServedModel::empty(known.clone())));

@@ -5,6 +5,7 @@ pub mod app;
 pub mod check;
 pub mod classification;
 pub mod cli;
+mod counted_body;
 pub mod failure;
 pub mod generation;
 pub mod grpc;

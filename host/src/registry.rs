@@ -294,6 +294,7 @@ impl ModelRegistry {
 
     /// Publishes `served` in one store and returns what it replaces.
     pub fn publish(&self, served: Arc<ServedModel>) -> Option<Arc<ServedModel>> {
+        served.releases.values().for_each(|release| release.version.metrics.begin_serving());
         let mut map = ModelMap::clone(&self.map.load());
         map.unloaded.remove(&served.name);
         map.loading.remove(&served.name);

@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::failure::RequestFailure;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Surface};
 use crate::registry::ModelRegistry;
 use crate::repository_api::RepositoryApi;
 use crate::settings::{HeaderPattern, RequestLimits, RestrictedApis};
@@ -91,11 +91,12 @@ impl ServingState {
         Self { registry, limits, admission, metrics, sandbox, server, repository, shared_memory, stopping, leaving }
     }
 
-    /// Lets a request in whose client waits for `timeout`; it gets as long as the server allows, at most.
+    /// Lets a request in that came over `surface` and whose client waits for `timeout`; it gets as long as the server
+    /// allows, at most.
     ///
     /// # Errors
     /// [`ErrorCode::ShuttingDown`] or [`ErrorCode::Overloaded`].
-    pub fn admit(&self, timeout: Duration) -> Result<Admitted, RequestFailure> {
+    pub fn admit(&self, surface: Surface, timeout: Duration) -> Result<Admitted, RequestFailure> {
         if self.is_stopping() {
             let failure = RequestFailure::new(ErrorCode::ShuttingDown, "Server exiting");
             return Err(failure.retry_after(Duration::from_secs(1)));
@@ -105,7 +106,7 @@ impl ServingState {
             let text = format!("the server holds {max} requests already; raise --max-in-flight or send fewer at once");
             return Err(RequestFailure::new(ErrorCode::Overloaded, text).retry_after(Duration::from_secs(1)));
         };
-        let in_flight = self.metrics.in_flight.clone();
+        let in_flight = self.metrics.in_flight(surface).clone();
         in_flight.inc();
         let deadline = Instant::now() + timeout.min(self.limits.timeout);
         Ok(Admitted { _permit: permit, in_flight, deadline })

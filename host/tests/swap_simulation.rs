@@ -107,7 +107,7 @@ instance_group [ { count: 1 kind: KIND_CPU } ]
 parameters { key: "airlock.execution" value { string_value: "inline" } }
 "#;
 
-const IN_FLIGHT: &str = "airlock_requests_in_flight";
+const IN_FLIGHT: &str = r#"airlock_requests_in_flight{surface="http"}"#;
 const QUEUED: &str = r#"airlock_queue_requests{model="m",version="1"}"#;
 const QUEUE_FULL: &str = r#"airlock_queue_drops_total{model="m",reason="queue_full",version="1"}"#;
 const FAILED_TO_VERIFY: &str = r#"airlock_swaps_total{model="m",outcome="failed_to_verify"}"#;
@@ -380,14 +380,9 @@ impl Simulation {
         let shown = |name: &str| gauges.iter().find(|gauge| gauge.name == name).map_or(f64::NAN, |gauge| gauge.value);
         let warm = shown(names::PLUGIN_WARM);
         let rest = |gauge: &Gauge| match (gauge.name.as_str(), gauge.labels.as_str()) {
-            (
-                names::IN_FLIGHT
-                | names::CONNECTIONS
-                | names::DRAINING
-                | names::SANDBOX_WAITING
-                | names::LOG_LINES_DROPPED
-                | names::SHARED_MEMORY_REGIONS
-                | names::SHARED_MEMORY_BYTES,
+            (names::IN_FLIGHT | names::CONNECTIONS, _)
+            | (
+                names::DRAINING | names::SANDBOX_WAITING | names::SHARED_MEMORY_REGIONS | names::SHARED_MEMORY_BYTES,
                 "",
             ) => 0.0,
             (names::QUEUE_SIZE | names::NV_PENDING, VERSION_1) => 0.0,

@@ -25,7 +25,9 @@ use super::proto::health::health_server::HealthServer;
 use super::proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
 use super::service::InferenceService;
 use super::status::{is_too_large, of_headers, shutting_down, too_large, unknown_rpc};
+use super::traffic::Rpcs;
 use crate::failure::RequestFailure;
+use crate::metrics::Surface;
 use crate::serving::ServingState;
 use crate::settings::{ApiKind, GrpcSettings, RestrictedApis};
 
@@ -46,6 +48,7 @@ pub struct GrpcFront {
     state: Arc<ServingState>,
     restricted: RestrictedApis,
     message_bytes_max: usize,
+    rpcs: Rpcs,
     inference: GrpcInferenceServiceServer<InferenceService>,
     health: HealthServer<HealthService>,
     reflection: Unnamed,
@@ -107,6 +110,7 @@ impl GrpcFront {
         Self {
             restricted: settings.restricted.clone(),
             message_bytes_max,
+            rpcs: Rpcs::new(state.metrics.grpc.clone()),
             inference,
             health,
             reflection: BoxCloneSyncService::new(described().build_v1().expect(COMPILED)),
@@ -117,6 +121,16 @@ impl GrpcFront {
 
     /// Answers a request to any path.
     pub async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError> + Send,
+    {
+        let call = self.rpcs.begin(request.uri().path());
+        let response = self.dispatch(request.map(|body| call.received(body))).await;
+        call.answer(response)
+    }
+
+    async fn dispatch<B>(&self, request: Request<B>) -> Response<Body>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError> + Send,
@@ -170,7 +184,7 @@ impl GrpcFront {
     {
         let mut arrival = Arrival { state: &self.state, code: ErrorCode::Cancelled, is_taken: Arc::default() };
         let timeout = timeout(request.headers()).map(|timeout| timeout.unwrap_or(self.state.limits.timeout));
-        let admitted = match timeout.and_then(|timeout| self.state.admit(timeout)) {
+        let admitted = match timeout.and_then(|timeout| self.state.admit(Surface::Grpc, timeout)) {
             Ok(admitted) => admitted,
             Err(failure) => return arrival.refuse(failure),
         };

@@ -23,6 +23,7 @@ mod statistics;
 mod status;
 mod stream;
 pub mod tls;
+mod traffic;
 
 pub use decode::{DecodeContext, InferRequest, OutputForm, RequestedOutput, decode_infer};
 pub use front::{FrontParts, GrpcFront};

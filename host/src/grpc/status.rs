@@ -52,6 +52,30 @@ pub(super) fn is_too_large(status: &Status) -> bool {
     TOO_LARGE.iter().any(|text| status.message().starts_with(text))
 }
 
+/// The name of a code. Source: grpc.io, "Status codes".
+pub(super) fn code_name(code: Code) -> &'static str {
+    const NAMES: [&str; 17] = [
+        "OK",
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+        "UNAUTHENTICATED",
+    ];
+    NAMES[code as usize]
+}
+
 /// The status of an answer that is nothing but one.
 pub(super) fn of_headers(headers: &HeaderMap) -> Option<Status> {
     Status::from_header_map(headers)

@@ -19,6 +19,7 @@ use super::parameters::parameter;
 use super::proto::inference::infer_parameter::ParameterChoice;
 use super::proto::inference::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 use super::status::{is_too_large, shutting_down, too_large};
+use crate::metrics::Surface;
 use crate::serving::ServingState;
 
 /// Answers on their way out.
@@ -101,7 +102,7 @@ impl StreamCall {
 
     async fn answer(self, message: ModelInferRequest) -> Result<ModelStreamInferResponse, Status> {
         let id = message.id.clone();
-        let result = match self.state.admit(self.state.limits.timeout) {
+        let result = match self.state.admit(Surface::Grpc, self.state.limits.timeout) {
             Ok(admitted) => {
                 let deadline = self.deadline.map_or(admitted.deadline, |deadline| deadline.min(admitted.deadline));
                 infer(&self.state, message, deadline).await.result

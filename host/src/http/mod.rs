@@ -18,6 +18,7 @@ mod shared_memory;
 mod statistics;
 pub mod tf_json;
 mod tf_serving;
+mod traffic;
 mod v2;
 pub mod v2_json;
 
@@ -78,7 +79,8 @@ pub fn router(state: Arc<ServingState>) -> Router {
     } else {
         routes.layer(from_fn_with_state(Arc::clone(&state), restrict::check))
     };
-    routes.with_state(state)
+    // Outermost, so that it sees whatever is answered.
+    routes.layer(from_fn_with_state(Arc::clone(&state), traffic::count)).with_state(state)
 }
 
 async fn unknown_route(uri: Uri) -> Response {

@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::answer::REQUEST_ID;
 use super::coding::{Coding, decompress};
 use crate::failure::RequestFailure;
+use crate::metrics::Surface;
 use crate::request_id::{REQUEST_ID_BYTES_MAX, made_id};
 use crate::serving::{Admitted, ServingState};
 use crate::tally::Tally;
@@ -26,7 +27,7 @@ const CHUNKS_MAX: usize = 65_536;
 /// # Errors
 /// [`ErrorCode::ShuttingDown`], [`ErrorCode::Overloaded`], or an unreadable timeout header.
 pub(super) fn admit(state: &ServingState, headers: &HeaderMap) -> Result<Admitted, RequestFailure> {
-    state.admit(timeout(headers, state.limits.timeout)?)
+    state.admit(Surface::Http, timeout(headers, state.limits.timeout)?)
 }
 
 fn timeout(headers: &HeaderMap, max: Duration) -> Result<Duration, RequestFailure> {

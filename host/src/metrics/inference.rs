@@ -4,11 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwap;
 use batching::{BatchReport, Inferred};
 use model::ErrorCode;
+
+use super::latencies::{Latencies, RequestTimes, Wanted};
+use super::model_metrics::ModelMetrics;
 
 /// Why a request failed, in Triton's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,17 +190,45 @@ pub struct InferenceCounters {
     pending: AtomicU64,
     load_nanos: AtomicU64,
     batches: Mutex<BTreeMap<u64, BatchCounts>>,
+    latencies: Latencies,
+    /// What the configuration in force says of the series.
+    declared: ArcSwap<ModelMetrics>,
 }
 
 impl InferenceCounters {
+    /// The counters of a version with these distributions, shown as `declared` says.
+    pub(super) fn new(wanted: &Wanted, declared: &Arc<ModelMetrics>) -> Self {
+        let latencies = Latencies::new(wanted, declared);
+        Self { latencies, declared: ArcSwap::new(Arc::clone(declared)), ..Self::default() }
+    }
+
+    /// From now on they are shown as `declared` says.
+    pub(super) fn declare(&self, declared: &Arc<ModelMetrics>) {
+        if self.declared.load().bounds != declared.bounds {
+            self.latencies.declare(declared);
+        }
+        self.declared.store(Arc::clone(declared));
+    }
+
+    pub(super) fn declared(&self) -> Arc<ModelMetrics> {
+        self.declared.load_full()
+    }
+
+    pub(super) fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
     /// A request of so many rows has its outputs, so long after its submission.
     pub fn succeeded(&self, rows: u64, inferred: &Inferred, time: Duration) {
         let times = inferred.times;
+        let infer = times.compute.saturating_sub(times.input);
         self.success.add(time);
         self.queue.add(inferred.queue);
         self.compute_input.add(times.input);
-        self.compute_infer.add(times.compute.saturating_sub(times.input));
+        self.compute_infer.add(infer);
         self.compute_output.add(times.output);
+        let phases = [inferred.queue, times.input, infer, times.output];
+        self.latencies.record(&RequestTimes { request: time, phases });
         self.rows.fetch_add(rows, Ordering::Relaxed);
         self.last_ms.store(now_ms(), Ordering::Relaxed);
     }

@@ -2,26 +2,37 @@
 //! so that no request looks a label up. Owned by the app; others hold clones of the handles.
 
 mod departed;
+mod families;
 mod forget;
 mod inference;
+mod latencies;
+mod model_metrics;
 pub mod names;
 mod observations;
+mod recent_times;
 mod resources;
 mod response_cache;
 mod sandbox;
 mod shared_memory;
+mod system;
+mod traffic;
 mod triton;
 mod version;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use model::{ErrorCode, ModelName, VersionNumber};
 use prometheus::{
-    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
-    exponential_buckets,
+    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder, exponential_buckets,
 };
 
 pub use departed::{Departed, SERIES_GRACE};
 use forget::Known;
 pub use inference::{BatchCounts, FailureReason, InferenceCounters, InferenceSnapshot, PhaseCounts, TimedCount};
+pub use model_metrics::{ModelMetrics, histogram_families, histogram_family, tag_label};
 use observations::Observations;
 pub use resources::Resource;
 use resources::Resources;
@@ -29,6 +40,9 @@ use response_cache::CacheSeries;
 pub use sandbox::SandboxGauges;
 use sandbox::SandboxMetrics;
 use shared_memory::SharedMemoryMetrics;
+use system::SystemSeries;
+use traffic::Names;
+pub use traffic::{Endpoint, Surface, Traffic};
 pub use triton::TritonMetrics;
 use triton::TritonSeries;
 pub use version::{Stage, VersionMetrics};
@@ -87,14 +101,17 @@ pub struct Metrics {
     sandbox: SandboxMetrics,
     plugin_counter: prometheus::CounterVec,
     plugin_observation: Observations,
-    log_lines_dropped: IntGauge,
     shared_memory: SharedMemoryMetrics,
+    log_lines_dropped: IntCounter,
+    log_lines_dropped_seen: Arc<AtomicU64>,
     limit: GaugeVec,
     models: IntGaugeVec,
-    /// Requests held now.
-    pub in_flight: IntGauge,
-    /// Connections open now.
-    pub connections: IntGauge,
+    /// What goes over HTTP.
+    pub http: Traffic,
+    /// What goes over gRPC.
+    pub grpc: Traffic,
+    in_flight: [IntGauge; 2],
+    connections: IntGaugeVec,
     /// Releases replaced and not yet freed.
     pub draining: IntGauge,
 }
@@ -114,6 +131,23 @@ fn plugin_counter(registry: &Registry) -> prometheus::CounterVec {
     registered(registry, prometheus::CounterVec::new(options, &["model", "name"]))
 }
 
+fn log_lines_dropped(registry: &Registry) -> IntCounter {
+    registered(registry, IntCounter::new(names::LOG_LINES_DROPPED, "Log lines dropped because nobody took them"))
+}
+
+/// The stages of predict, for dashboards made for KServe.
+fn kserve(registry: &Registry) -> [HistogramVec; 3] {
+    let families = [
+        (names::KSERVE_PREPROCESS, "Time of preprocess in the plugin, as KServe's dashboards read it"),
+        (names::KSERVE_PREDICT, "Time in the model behind a plugin, as KServe's dashboards read it"),
+        (names::KSERVE_POSTPROCESS, "Time of postprocess in the plugin, as KServe's dashboards read it"),
+    ];
+    families.map(|(name, help)| {
+        let options = HistogramOpts::new(name, help).buckets(duration_buckets());
+        registered(registry, HistogramVec::new(options, &["model_name"]))
+    })
+}
+
 /// One series that never changes: which version runs.
 fn show_build(registry: &Registry) {
     let made = IntGaugeVec::new(Opts::new(names::BUILD, "Build information"), &["version"]);
@@ -130,12 +164,12 @@ impl Metrics {
     /// Registers every family, with Triton's default ones of its own.
     #[must_use]
     pub fn new() -> Self {
-        Self::with(TritonMetrics::default())
+        Self::with(&TritonMetrics::default())
     }
 
     /// Registers every family, with these of Triton's.
     #[must_use]
-    pub fn with(triton: TritonMetrics) -> Self {
+    pub fn with(triton: &TritonMetrics) -> Self {
         let registry = Registry::new();
         let r = &registry;
         let counters = |name, help, labels: &[&str]| registered(r, IntCounterVec::new(Opts::new(name, help), labels));
@@ -153,8 +187,7 @@ impl Metrics {
                 "Answers of which an output held a NaN or an infinity",
                 &["model", "version", "output"],
             ),
-            kserve: [names::KSERVE_PREPROCESS, names::KSERVE_PREDICT, names::KSERVE_POSTPROCESS]
-                .map(|name| histograms(name, "As KServe's dashboards read it", duration_buckets(), &["model_name"])),
+            kserve: kserve(r),
             stage: histograms(
                 names::STAGE_DURATION,
                 "Time of each stage of a request in seconds",
@@ -194,12 +227,15 @@ impl Metrics {
             sandbox: SandboxMetrics::new(r),
             plugin_counter: plugin_counter(r),
             plugin_observation: registered(r, Ok(Observations::new())),
-            log_lines_dropped: gauge(names::LOG_LINES_DROPPED, "Log lines dropped since the start"),
             shared_memory: SharedMemoryMetrics::new(r),
+            log_lines_dropped: log_lines_dropped(r),
+            log_lines_dropped_seen: Arc::default(),
             limit: registered(r, GaugeVec::new(Opts::new(names::LIMIT, "Limits in force, by name"), &["name"])),
             models: gauges(names::MODELS, "Models by state", &["state"]),
-            in_flight: gauge(names::IN_FLIGHT, "Requests held now"),
-            connections: gauge(names::CONNECTIONS, "Connections open now"),
+            http: Traffic::new(r, &Names::HTTP),
+            grpc: Traffic::new(r, &Names::GRPC),
+            in_flight: traffic::in_flight(r),
+            connections: gauges(names::CONNECTIONS, "Connections open now", &["port"]),
             draining: gauge(names::DRAINING, "Releases replaced and not yet freed"),
             registry: registry.clone(),
         };
@@ -226,9 +262,29 @@ impl Metrics {
         registered_once(&self.registry, CacheSeries::new(read));
     }
 
-    /// Shows how many log lines have been dropped.
+    /// Shows, from now on, how busy the system is, read anew when the last reading is older than `interval`. Once per
+    /// process.
+    pub fn show_system(&self, interval: Duration) {
+        registered_once(&self.registry, SystemSeries::new(interval));
+    }
+
+    /// Requests that this surface holds now.
+    #[must_use]
+    pub fn in_flight(&self, surface: Surface) -> &IntGauge {
+        &self.in_flight[surface as usize]
+    }
+
+    /// Connections to the port of this name that are open now.
+    #[must_use]
+    pub fn connections(&self, port: &str) -> IntGauge {
+        self.connections.with_label_values(&[port])
+    }
+
+    /// Shows how many log lines have been dropped since the start.
     pub fn show_log_lines_dropped(&self, count: u64) {
-        self.log_lines_dropped.set(i64::try_from(count).unwrap_or(i64::MAX));
+        // Of those who look at the same time each adds what nobody has added.
+        let seen = self.log_lines_dropped_seen.fetch_max(count, Ordering::Relaxed);
+        self.log_lines_dropped.inc_by(count.saturating_sub(seen));
     }
 
     /// Shows the shared memory regions that are open, and their bytes together.

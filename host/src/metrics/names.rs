@@ -6,7 +6,7 @@ pub const STAGE_DURATION: &str = "airlock_stage_duration_seconds";
 pub const BATCH_ROWS: &str = "airlock_batch_rows";
 /// Requests answered, by outcome.
 pub const REQUESTS: &str = "airlock_requests_total";
-/// Requests held now.
+/// Requests held now, by surface.
 pub const IN_FLIGHT: &str = "airlock_requests_in_flight";
 /// Requests dropped from a queue, by reason.
 pub const QUEUE_DROPS: &str = "airlock_queue_drops_total";
@@ -39,7 +39,7 @@ pub const SANDBOX_WAITING: &str = "airlock_sandbox_calls_waiting";
 /// What is taken from the instance pool now, by kind.
 pub const SANDBOX_POOL: &str = "airlock_sandbox_pool_in_use";
 /// Counters that plugins declare.
-pub const PLUGIN_COUNTER: &str = "airlock_plugin_counter_total";
+pub const PLUGIN_COUNTER: &str = "airlock_plugin_events_total";
 /// Histograms that plugins declare.
 pub const PLUGIN_OBSERVATION: &str = "airlock_plugin_observation";
 /// Limits in force.
@@ -49,17 +49,29 @@ pub const DRAINING: &str = "airlock_releases_draining";
 /// Models by state.
 pub const MODELS: &str = "airlock_models";
 /// Log lines dropped because the reader of standard error did not keep up.
-pub const LOG_LINES_DROPPED: &str = "airlock_log_lines_dropped";
+pub const LOG_LINES_DROPPED: &str = "airlock_log_lines_dropped_total";
 /// Build information.
 pub const BUILD: &str = "airlock_build_info";
 /// Shared memory regions open now.
 pub const SHARED_MEMORY_REGIONS: &str = "airlock_shared_memory_regions";
 /// Their bytes together.
 pub const SHARED_MEMORY_BYTES: &str = "airlock_shared_memory_bytes";
-/// Connections open now.
+/// Connections open now, by port.
 pub const CONNECTIONS: &str = "airlock_connections";
 /// Answers of which an output held a NaN or an infinity, by output.
 pub const NON_FINITE: &str = "airlock_non_finite_outputs_total";
+/// Answers over HTTP, by route and status.
+pub const HTTP_ANSWERS: &str = "airlock_http_responses_total";
+/// Bytes of bodies read over HTTP, by route.
+pub const HTTP_RECEIVED: &str = "airlock_http_request_bytes_total";
+/// Bytes of bodies written over HTTP, by route.
+pub const HTTP_SENT: &str = "airlock_http_response_bytes_total";
+/// Calls that ended over gRPC, by method and code.
+pub const GRPC_ANSWERS: &str = "airlock_grpc_responses_total";
+/// Bytes of messages read over gRPC, by method.
+pub const GRPC_RECEIVED: &str = "airlock_grpc_request_bytes_total";
+/// Bytes of messages written over gRPC, by method.
+pub const GRPC_SENT: &str = "airlock_grpc_response_bytes_total";
 /// KServe's: time of preprocess.
 pub const KSERVE_PREPROCESS: &str = "request_preprocess_seconds";
 /// KServe's: time of the model, queue included.
@@ -68,7 +80,7 @@ pub const KSERVE_PREDICT: &str = "request_predict_seconds";
 pub const KSERVE_POSTPROCESS: &str = "request_postprocess_seconds";
 
 /// How much there is of a resource that instances share.
-pub const RESOURCE_TOTAL: &str = "airlock_rate_limiter_resource_total";
+pub const RESOURCE_LIMIT: &str = "airlock_rate_limiter_resource_limit";
 /// How much of it is held now.
 pub const RESOURCE_IN_USE: &str = "airlock_rate_limiter_resource_in_use";
 
@@ -121,3 +133,31 @@ pub const NV_CACHE_MISSES_OF_MODEL: &str = "nv_cache_num_misses_per_model";
 pub const NV_CACHE_HIT_TIME_OF_MODEL: &str = "nv_cache_hit_duration_per_model";
 /// Triton's: time spent not finding, and keeping, answers of a version.
 pub const NV_CACHE_MISS_TIME_OF_MODEL: &str = "nv_cache_miss_duration_per_model";
+/// Triton's: time to the first response, by buckets.
+pub const NV_FIRST_RESPONSE: &str = "nv_inference_first_response_histogram_ms";
+/// Triton's proposal: time of requests in the model, by buckets.
+pub const NV_REQUEST_HISTOGRAM: &str = "nv_inference_request_duration_histogram_us";
+/// Triton's proposal: time of requests in the queue, by buckets.
+pub const NV_QUEUE_HISTOGRAM: &str = "nv_inference_queue_duration_histogram_us";
+/// Triton's proposal: time to lay inputs into batches, by buckets.
+pub const NV_INPUT_HISTOGRAM: &str = "nv_inference_compute_input_duration_histogram_us";
+/// Triton's proposal: time of the engine, by buckets.
+pub const NV_INFER_HISTOGRAM: &str = "nv_inference_compute_infer_duration_histogram_us";
+/// Triton's proposal: time to cut outputs, by buckets.
+pub const NV_OUTPUT_HISTOGRAM: &str = "nv_inference_compute_output_duration_histogram_us";
+/// Triton's: quantiles of the time of requests in the model.
+pub const NV_REQUEST_SUMMARY: &str = "nv_inference_request_summary_us";
+/// Triton's: quantiles of the time of requests in the queue.
+pub const NV_QUEUE_SUMMARY: &str = "nv_inference_queue_summary_us";
+/// Triton's: quantiles of the time to lay inputs into batches.
+pub const NV_INPUT_SUMMARY: &str = "nv_inference_compute_input_summary_us";
+/// Triton's: quantiles of the time of the engine.
+pub const NV_INFER_SUMMARY: &str = "nv_inference_compute_infer_summary_us";
+/// Triton's: quantiles of the time to cut outputs.
+pub const NV_OUTPUT_SUMMARY: &str = "nv_inference_compute_output_summary_us";
+/// Triton's: how busy the system's processors are.
+pub const NV_CPU_UTILIZATION: &str = "nv_cpu_utilization";
+/// Triton's: the system's memory.
+pub const NV_CPU_MEMORY_TOTAL: &str = "nv_cpu_memory_total_bytes";
+/// Triton's: the system's memory that is in use.
+pub const NV_CPU_MEMORY_USED: &str = "nv_cpu_memory_used_bytes";

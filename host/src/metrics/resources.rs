@@ -8,10 +8,10 @@ use model::RateScope;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{MetricFamily, MetricType};
 
+use super::families::{family, gauge, label};
 use super::names;
-use super::triton::{family, gauge, label};
 
-const TOTAL_HELP: &str = "How much there is of a resource that instances share (--rate-limit)";
+const LIMIT_HELP: &str = "How much there is of a resource that instances share (--rate-limit)";
 const IN_USE_HELP: &str = "How much of a resource that instances share is held by batches now";
 
 /// A resource: its name, whose it is, how much of it there is and how much is held.
@@ -25,7 +25,7 @@ pub(super) struct Resources<R> {
 
 impl<R: Fn() -> Vec<Resource> + Send + Sync> Resources<R> {
     pub(super) fn new(read: R) -> Self {
-        let descs = [(names::RESOURCE_TOTAL, TOTAL_HELP), (names::RESOURCE_IN_USE, IN_USE_HELP)].map(|(name, help)| {
+        let descs = [(names::RESOURCE_LIMIT, LIMIT_HELP), (names::RESOURCE_IN_USE, IN_USE_HELP)].map(|(name, help)| {
             let labels = ["resource", "device"].map(str::to_owned).to_vec();
             Desc::new(name.to_owned(), help.to_owned(), labels, HashMap::new()).expect("names and labels are valid")
         });
@@ -60,7 +60,7 @@ impl<R: Fn() -> Vec<Resource> + Send + Sync> Collector for Resources<R> {
             resources.iter().map(metric).collect()
         };
         vec![
-            family((names::RESOURCE_TOTAL, TOTAL_HELP), MetricType::GAUGE, shown(|total, _| total)),
+            family((names::RESOURCE_LIMIT, LIMIT_HELP), MetricType::GAUGE, shown(|total, _| total)),
             family((names::RESOURCE_IN_USE, IN_USE_HELP), MetricType::GAUGE, shown(|_, held| held)),
         ]
     }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{MetricFamily, MetricType};
 
+use super::families::{family, gauge};
 use super::inference::InferenceSnapshot;
 use super::names;
-use super::triton::{family, gauge};
 use crate::response_cache::CacheSnapshot;
 
 /// Of a version: name, help, and what it reads.

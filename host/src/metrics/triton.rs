@@ -6,21 +6,35 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use model::{ModelName, VersionNumber};
 use prometheus::core::{Collector, Desc};
-use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::proto::{LabelPair, MetricFamily, MetricType};
 
+use super::families::{counter, family, gauge, label};
 use super::inference::{FailureReason, InferenceCounters, InferenceSnapshot};
+use super::latencies::{self, Shown, Wanted};
+use super::model_metrics::{ModelMetrics, tag_label};
 use super::{names, response_cache};
 
 /// Which of Triton's series there are (`--metrics-config`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TritonMetrics {
-    /// The times of the phases.
+    /// Counters of the times of the phases.
     pub counter_latencies: bool,
+    /// Histograms of them, and of the time to the first response.
+    pub histogram_latencies: bool,
+    /// Summaries of them.
+    pub summary_latencies: bool,
+    /// The quantiles of the summaries, from 0 to 1.
+    pub summary_quantiles: Vec<f64>,
 }
 
 impl Default for TritonMetrics {
     fn default() -> Self {
-        Self { counter_latencies: true }
+        Self {
+            counter_latencies: true,
+            histogram_latencies: false,
+            summary_latencies: false,
+            summary_quantiles: vec![0.5, 0.9, 0.95, 0.99, 0.999],
+        }
     }
 }
 
@@ -30,7 +44,8 @@ type Users = BTreeMap<(ModelName, VersionNumber), Weak<InferenceCounters>>;
 #[derive(Clone)]
 pub(super) struct TritonSeries {
     descs: Arc<[Desc]>,
-    which: TritonMetrics,
+    has_counters: bool,
+    distributions: Wanted,
     users: Arc<Mutex<Users>>,
 }
 
@@ -68,7 +83,9 @@ const PENDING_HELP: &str = "Instantaneous number of pending requests awaiting ex
 const LOAD_HELP: &str = "Model load time in seconds";
 
 impl TritonSeries {
-    pub(super) fn new(which: TritonMetrics) -> Self {
+    pub(super) fn new(which: &TritonMetrics) -> Self {
+        let shares = if which.summary_latencies { &which.summary_quantiles[..] } else { &[] };
+        let distributions = Wanted { histograms: which.histogram_latencies, shares: shares.into() };
         let counters = COUNTERS.iter().chain(&LATENCIES).chain(&response_cache::OF_VERSION);
         let counters = counters.map(|(name, help, _)| (*name, *help));
         let others = [
@@ -79,16 +96,23 @@ impl TritonSeries {
         let desc = |(name, help): (&str, &str)| {
             Desc::new(name.to_owned(), help.to_owned(), Vec::new(), HashMap::new()).expect("the names are valid")
         };
-        Self { descs: counters.chain(others).map(desc).collect(), which, users: Arc::default() }
+        let descs = counters.chain(others).chain(latencies::described()).map(desc).collect();
+        Self { descs, has_counters: which.counter_latencies, distributions, users: Arc::default() }
     }
 
-    /// The counters of a version: those of the one that it replaces, if that is still there.
-    pub(super) fn counters(&self, model: &ModelName, version: VersionNumber) -> Arc<InferenceCounters> {
+    /// The counters of a version: those of the one that it replaces, if that is still there. New ones are shown as
+    /// `declared` says.
+    pub(super) fn counters(
+        &self,
+        model: &ModelName,
+        version: VersionNumber,
+        declared: &Arc<ModelMetrics>,
+    ) -> Arc<InferenceCounters> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         users.retain(|_, counters| counters.strong_count() > 0);
         let place = users.entry((model.clone(), version)).or_default();
         place.upgrade().unwrap_or_else(|| {
-            let counters = Arc::default();
+            let counters = Arc::new(InferenceCounters::new(&self.distributions, declared));
             *place = Arc::downgrade(&counters);
             counters
         })
@@ -102,11 +126,16 @@ impl TritonSeries {
 
     fn present(&self) -> Vec<(Vec<LabelPair>, Arc<InferenceCounters>)> {
         let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        let labels = |(model, version): &(ModelName, VersionNumber)| {
-            vec![label("model", model.as_str()), label("version", &version.to_string())]
-        };
-        users.iter().filter_map(|(key, counters)| Some((labels(key), counters.upgrade()?))).collect()
+        let present = users.iter().filter_map(|(key, counters)| Some((key, counters.upgrade()?)));
+        present.map(|(key, counters)| (labels(key, &counters.declared()), counters)).collect()
     }
+}
+
+/// The labels of a version's series, its model's tags among them.
+fn labels((model, version): &(ModelName, VersionNumber), declared: &ModelMetrics) -> Vec<LabelPair> {
+    let tags = declared.tags.iter().filter_map(|(key, value)| Some(label(&tag_label(key)?, value)));
+    let own = [label("model", model.as_str()), label("version", &version.to_string())];
+    tags.chain(own).collect()
 }
 
 impl Collector for TritonSeries {
@@ -120,7 +149,7 @@ impl Collector for TritonSeries {
             return Vec::new();
         }
         let read: Vec<_> = present.into_iter().map(|(labels, counters)| (labels, counters.read(), counters)).collect();
-        let latencies = LATENCIES.iter().filter(|_| self.which.counter_latencies);
+        let latencies = LATENCIES.iter().filter(|_| self.has_counters);
         let counters = COUNTERS.iter().chain(latencies).map(|(name, help, value)| {
             let metrics = read.iter().map(|(labels, snapshot, _)| counter(labels.clone(), value(snapshot)));
             family((name, help), MetricType::COUNTER, metrics.collect())
@@ -143,39 +172,10 @@ impl Collector for TritonSeries {
         let pending = family((names::NV_PENDING, PENDING_HELP), MetricType::GAUGE, pending.collect());
         let loads = read.iter().map(|(labels, _, counters)| gauge(labels.clone(), counters.load_time().as_secs_f64()));
         let loads = family((names::NV_LOAD_DURATION, LOAD_HELP), MetricType::GAUGE, loads.collect());
-        counters.chain([failures, pending, loads]).chain(of_cached).collect()
+        let shown =
+            read.iter().map(|(labels, snapshot, counters)| Shown { labels, snapshot, latencies: counters.latencies() });
+        let shown: Vec<_> = shown.collect();
+        let latencies = latencies::families(&self.distributions, &shown);
+        counters.chain([failures, pending, loads]).chain(of_cached).chain(latencies).collect()
     }
-}
-
-pub(super) fn label(name: &str, value: &str) -> LabelPair {
-    let mut label = LabelPair::default();
-    label.set_name(name.to_owned());
-    label.set_value(value.to_owned());
-    label
-}
-
-fn counter(labels: Vec<LabelPair>, value: u64) -> Metric {
-    let mut counter = Counter::default();
-    #[expect(clippy::cast_precision_loss, reason = "Prometheus has no other numbers")]
-    counter.set_value(value as f64);
-    let mut metric = Metric::from_label(labels);
-    metric.set_counter(counter);
-    metric
-}
-
-pub(super) fn gauge(labels: Vec<LabelPair>, value: f64) -> Metric {
-    let mut gauge = Gauge::default();
-    gauge.set_value(value);
-    let mut metric = Metric::from_label(labels);
-    metric.set_gauge(gauge);
-    metric
-}
-
-pub(super) fn family((name, help): (&str, &str), kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
-    let mut family = MetricFamily::default();
-    family.set_name(name.to_owned());
-    family.set_help(help.to_owned());
-    family.set_field_type(kind);
-    family.set_metric(metrics);
-    family
 }

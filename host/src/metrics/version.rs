@@ -9,6 +9,7 @@ use prometheus::{Histogram, IntCounter, IntCounterVec};
 
 use super::Metrics;
 use super::inference::{InferenceCounters, InferenceSnapshot};
+use super::model_metrics::ModelMetrics;
 
 /// The stages of a request that are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +33,14 @@ impl Stage {
 }
 
 impl Metrics {
-    /// The handles of one model version.
+    /// The handles of one model version whose series are shown as `declared` says once it serves.
     #[must_use]
-    pub fn version(&self, model: &ModelName, number: VersionNumber) -> VersionMetrics {
+    pub fn version(&self, model: &ModelName, number: VersionNumber, declared: &Arc<ModelMetrics>) -> VersionMetrics {
         let _known = self.known.note(model);
         let version = number.to_string();
         let labels = [model.as_str(), &version];
         let stage = |name| self.stage.with_label_values(&[model.as_str(), &version, name]);
-        let inference = self.triton.counters(model, number);
+        let inference = self.triton.counters(model, number, declared);
         let drops = |reason| self.queue_drops.with_label_values(&[model.as_str(), &version, reason]);
         VersionMetrics {
             stages: Stage::ALL.map(|(_, name)| stage(name)),
@@ -56,6 +57,7 @@ impl Metrics {
             kserve: self.kserve.each_ref().map(|family| family.with_label_values(&[model.as_str()])),
             since: inference.read(),
             inference,
+            declared: Arc::clone(declared),
         }
     }
 }
@@ -78,6 +80,7 @@ pub struct VersionMetrics {
     inference: Arc<InferenceCounters>,
     /// What had been counted when the version was loaded.
     since: InferenceSnapshot,
+    declared: Arc<ModelMetrics>,
 }
 
 impl VersionMetrics {
@@ -85,6 +88,11 @@ impl VersionMetrics {
     #[must_use]
     pub fn inference(&self) -> &InferenceCounters {
         &self.inference
+    }
+
+    /// It serves from now on, so the series are shown as its configuration says, and as that of no other.
+    pub fn begin_serving(&self) {
+        self.inference.declare(&self.declared);
     }
 
     /// What Triton counts of it, since it was loaded.

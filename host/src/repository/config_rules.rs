@@ -9,6 +9,7 @@ mod block;
 mod ignored;
 mod instances;
 mod labels;
+mod metrics;
 mod padding;
 mod parameters;
 mod ragged;
@@ -20,6 +21,7 @@ mod version_labels;
 mod warmup;
 
 use std::path::{Component, Path};
+use std::sync::Arc;
 
 use model::ModelName;
 use prost_reflect::DynamicMessage;
@@ -84,6 +86,7 @@ pub(super) fn build(
     declared.labels = labels::read(&root, &mut rules);
     declared.checksums = agents::read(&root, &mut rules);
     declared.version_labels = version_labels::read(&root, &mut rules);
+    declared.metrics = Arc::new(metrics::read(&root, &mut rules));
     ignored::warn(&root, &mut rules);
     declared.document = ConfigDocument(message);
     declared

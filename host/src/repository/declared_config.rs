@@ -9,6 +9,7 @@ use prost_reflect::{DynamicMessage, MapKey, Value};
 
 use super::checksum::Checksum;
 use super::config_text::{ConfigDefaults, default_model_config, descriptor};
+use crate::metrics::ModelMetrics;
 
 /// A model's configuration as its folder has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +24,8 @@ pub struct DeclaredConfig {
     pub checksums: Vec<Checksum>,
     /// Names that clients may call versions by.
     pub version_labels: BTreeMap<String, VersionNumber>,
+    /// How its series are shown.
+    pub metrics: Arc<ModelMetrics>,
 }
 
 /// The parameter that holds [`DeclaredConfig::version_labels`].
@@ -38,6 +41,7 @@ impl DeclaredConfig {
             labels: Labels::default(),
             checksums: Vec::new(),
             version_labels: BTreeMap::new(),
+            metrics: Arc::default(),
         }
     }
 

@@ -209,7 +209,7 @@ impl Workshop {
         let loaded = loaded.map_err(|error| VersionError::new(declared, error))?;
         let LoadedModel { config, signature, assembly, instances, provider, factory, labels } = loaded;
         self.metrics.engine_load(&config.name);
-        let metrics = Arc::new(self.metrics.version(&config.name, number));
+        let metrics = Arc::new(self.metrics.version(&config.name, number, &declared.metrics));
         metrics.inference().show_load(started.elapsed());
         let answers = self.answers(&config);
         metrics.inference().show_caching(answers.is_some());

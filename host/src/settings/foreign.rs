@@ -7,11 +7,8 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use super::HeaderPattern;
 
 /// Flags of parts that are not served yet, with the shape of their values.
-const LATER: [(&str, Shape); 10] = [
+const LATER: [(&str, Shape); 7] = [
     ("grpc-header-forward-pattern", Shape::Pattern),
-    ("allow-cpu-metrics", Shape::Switch),
-    ("metrics-config", Shape::Pair('=')),
-    ("metrics-interval-ms", Shape::Number),
     ("trace-config", Shape::TraceSetting),
     ("trace-file", Shape::Text),
     ("trace-level", Shape::Text),
@@ -60,10 +57,7 @@ const MEANINGLESS: [&str; 31] = [
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     Text,
-    Switch,
     Number,
-    /// Two texts with this between them.
-    Pair(char),
     /// `[MODE,]KEY=VALUE`; the value of what is counted is a number.
     TraceSetting,
     /// A regular expression.
@@ -74,9 +68,7 @@ impl Shape {
     fn check(self, text: &str) -> Result<String, String> {
         let fits = match self {
             Self::Text => true,
-            Self::Switch => matches!(text.to_ascii_lowercase().as_str(), "true" | "false" | "1" | "0"),
             Self::Number => text.parse::<f64>().is_ok_and(|number| number >= -1.0),
-            Self::Pair(between) => is_pair(text, between),
             Self::TraceSetting => is_pair(text, '=') && counts(text),
             Self::Pattern => HeaderPattern::new(text).is_ok(),
         };
@@ -86,9 +78,7 @@ impl Shape {
     fn name(self) -> String {
         match self {
             Self::Text => "a text".to_owned(),
-            Self::Switch => "true or false".to_owned(),
             Self::Number => "a number".to_owned(),
-            Self::Pair(between) => format!("two texts with '{between}' between them"),
             Self::TraceSetting => {
                 "two texts with '=' between them, a whole number behind rate, count and log-frequency".to_owned()
             }
@@ -187,15 +177,10 @@ mod tests {
             "--trace-config=level=TIMESTAMPS",
             "--trace-config=rate=100",
             "--grpc-header-forward-pattern=x-.*",
-            "--metrics-interval-ms=500.5",
-            "--allow-cpu-metrics=True",
             "--trace-count=-1",
         ]);
         let given = given.expect("all are flags of Triton");
-        assert_eq!(
-            given.later,
-            ["grpc-header-forward-pattern", "allow-cpu-metrics", "metrics-interval-ms", "trace-config", "trace-count"]
-        );
+        assert_eq!(given.later, ["grpc-header-forward-pattern", "trace-config", "trace-count"]);
         assert_eq!(
             given.meaningless,
             ["backend-directory", "cuda-memory-pool-byte-size", "pinned-memory-pool-byte-size"]
@@ -206,8 +191,7 @@ mod tests {
     #[test]
     fn values_of_what_will_be_served_are_looked_at() {
         for (argument, expected) in [
-            ("--allow-cpu-metrics=maybe", "it must be true or false"),
-            ("--metrics-interval-ms=often", "it must be a number"),
+            ("--trace-rate=often", "it must be a number"),
             ("--trace-config=triton", "it must be two texts with '=' between them"),
             ("--trace-config=rate=x", "a whole number behind rate, count and log-frequency"),
             ("--trace-config=triton,count=-2", "a whole number behind rate, count and log-frequency"),

@@ -10,6 +10,7 @@ mod foreign;
 mod forward;
 mod groups;
 mod grpc;
+mod metrics;
 mod response_cache;
 mod restricted;
 mod shared_memory;
@@ -33,6 +34,7 @@ pub use foreign::ForeignArgs;
 pub use forward::HeaderPattern;
 use groups::{forwarded_headers, listen, load_settings, log_level, request_limits, rescan_interval, sandbox_limits};
 pub use grpc::{CompressionLevel, ConnectionAge, GrpcArgs, GrpcSettings, TlsFiles};
+pub use metrics::MetricsSettings;
 pub use restricted::{ApiKind, RequiredHeader, RestrictedApis};
 pub use triton::{ModelControlMode, RateLimitMode, TritonArgs};
 
@@ -76,6 +78,8 @@ pub struct Settings {
     pub control: ModelControl,
     /// How models are loaded.
     pub loading: LoadSettings,
+    /// Which series there are.
+    pub metrics: MetricsSettings,
     /// Whether a model that does not load at the start ends the server.
     pub exit_on_error: bool,
     /// Whether readiness waits for every model of the start.
@@ -272,6 +276,7 @@ impl Settings {
                 (0, 86_400),
             )),
             control: ModelControl::of(triton, &mut problems),
+            metrics: MetricsSettings::of(triton, &mut problems),
             exit_on_error: triton.exit_on_error.unwrap_or(false),
             strict_readiness: triton.strict_readiness.unwrap_or(true),
             forwarded_headers: forwarded_headers(triton, &mut problems),

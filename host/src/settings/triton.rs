@@ -87,6 +87,20 @@ pub struct TritonArgs {
     #[arg(long, env = "AIRLOCK_ALLOW_CLIENT_SHM", value_name = "BOOL", value_parser = switch)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_client_shm: Option<bool>,
+    /// Show how busy the whole system is, in /metrics [default: true]
+    #[arg(long, env = "AIRLOCK_ALLOW_CPU_METRICS", value_name = "BOOL", value_parser = switch)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_cpu_metrics: Option<bool>,
+    /// How old what /metrics says of the whole system may be, in milliseconds [default: 2000]
+    #[arg(long, env = "AIRLOCK_METRICS_INTERVAL_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics_interval_ms: Option<f64>,
+    /// Which latencies of models /metrics shows: counter_latencies=BOOL, histogram_latencies=BOOL,
+    /// summary_latencies=BOOL, and summary_quantiles=QUANTILE:ERROR[,QUANTILE:ERROR]; may be given several times
+    /// [default: counters alone]
+    #[arg(long, env = "AIRLOCK_METRICS_CONFIG", value_name = "KEY=VALUE")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metrics_config: Vec<String>,
     /// The other name of --serving-threads, which outweighs it
     #[arg(long, env = "AIRLOCK_HTTP_THREAD_COUNT", value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -67,6 +67,11 @@ impl<'m> Block<'m> {
         self.list(name).iter().map(integer).collect()
     }
 
+    /// The numbers of a list with fractions.
+    pub(super) fn numbers(&self, name: &str) -> Vec<f64> {
+        self.list(name).iter().filter_map(Value::as_f64).collect()
+    }
+
     pub(super) fn flag(&self, name: &str) -> bool {
         self.value(name).and_then(Value::as_bool).unwrap_or(false)
     }

@@ -8,7 +8,7 @@ use super::{Rules, parameters};
 
 /// By message type: the fields without effect.
 const IGNORED: [(&str, &[&str]); 4] = [
-    ("ModelConfig", &["runtime", "cc_model_filenames", "metric_tags", "model_transaction_policy", "model_metrics"]),
+    ("ModelConfig", &["runtime", "cc_model_filenames", "model_transaction_policy"]),
     ("ModelInput", &["format"]),
     ("ModelInstanceGroup", &["profile", "passive", "secondary_devices", "host_policy"]),
     (
@@ -25,7 +25,6 @@ const IGNORED: [(&str, &[&str]); 4] = [
 ];
 
 pub(super) fn warn(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
-    check_model_metrics(root, rules);
     // Of a configuration that is refused nothing is accepted.
     if rules.report.has_errors() {
         return;
@@ -51,21 +50,5 @@ fn collect(block: &Block<'_>, path: &str, found: &mut BTreeMap<String, Option<us
         for inner in block.block(&name).into_iter().chain(block.blocks(&name)) {
             collect(&inner, &path, found);
         }
-    }
-}
-
-fn check_model_metrics(root: &Block<'_>, rules: &mut Rules<'_, '_>) {
-    let Some(metrics) = root.block("model_metrics") else { return };
-    for control in metrics.blocks("metric_control") {
-        let (identifier, histogram) = (control.block("metric_identifier"), control.block("histogram_options"));
-        let broken = match (identifier, histogram) {
-            (None, _) => "metric control must specify 'metric_identifier'",
-            (Some(identifier), _) if !identifier.has("family") => "metric identifier must specify non-empty 'family'",
-            (_, None) => "metric control must specify 'histogram_options'",
-            (_, Some(histogram)) if !histogram.has("buckets") => "histogram options must specify non-empty 'buckets'",
-            _ => continue,
-        };
-        let path = control.own_path();
-        rules.report.error(control.own_at(), path, broken, "write it, or leave model_metrics out".to_owned());
     }
 }
