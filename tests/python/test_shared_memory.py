@@ -256,7 +256,6 @@ STATUSES = {
     "not found": ("404", "StatusCode.NOT_FOUND"),
     "exists": ("400", "StatusCode.ALREADY_EXISTS"),
     "invalid": ("400", "StatusCode.INVALID_ARGUMENT"),
-    "internal": ("500", "StatusCode.INTERNAL"),
     "too large": ("413", "StatusCode.RESOURCE_EXHAUSTED"),
     "off": ("501", "StatusCode.UNIMPLEMENTED"),
 }
@@ -275,9 +274,9 @@ def test_what_is_no_region(calls, share):
     reserved = "triton_python_backend_shm_region_1"
     for name, wanted, size, offset, kind, text in [
         ("r", key, 64, 0, "exists", "shared memory region 'r' already in manager"),
-        ("s", absent, 8, 0, "internal",
+        ("s", absent, 8, 0, "invalid",
          f"Unable to open shared memory region: '{absent}' (No such file or directory (os error 2))"),
-        ("s", "/../../etc/hostname", 1, 0, "internal",
+        ("s", "/../../etc/hostname", 1, 0, "invalid",
          "Unable to open shared memory region: '/../../etc/hostname' (a key has no slash but at its start)"),
         ("s", key, 65, 0, "invalid", f"{outside} (offset 0 and byte_size 65 in an object of 64 bytes)"),
         ("s", key, 1, 64, "invalid", f"{outside} (offset 64 and byte_size 1 in an object of 64 bytes)"),
@@ -311,7 +310,7 @@ def test_what_is_no_part_of_a_region(calls, share):
         (fits, y("s", 8, 0), "not found", "Unable to find shared memory region: 's'"),
         (fits, y("r", 8, 64), "invalid", "Invalid offset for shared memory region: 'r' (offset 64 in 64 bytes)"),
         (fits, y("r", 65, 0), "invalid", f"{bounds} (offset 0 and 65 bytes in 64)"),
-        (fits, y("r", 7, 32), "internal", "shared memory size specified with the request for output 'y' (7 bytes) should be "
+        (fits, y("r", 7, 32), "invalid", "shared memory size specified with the request for output 'y' (7 bytes) should be "
          "at least 8 bytes to hold the results"),
     ]:  # fmt: skip
         outputs = None if wanted is None else [wanted]
@@ -330,7 +329,7 @@ def test_an_output_that_does_not_fit_keeps_the_others_back(calls, share):
     x = calls.shared_input("features", (1, 8), "FP32", "r", 32)
     parts = [calls.shared_output(first, "r", 16, 32), calls.shared_output(second, "r", 1, 48)]
     status, text = refusal(lambda: calls.infer("two_outputs", [x], outputs=parts))
-    assert "should be at least" in text and status == STATUSES["internal"][0 if calls.is_http else 1]
+    assert "should be at least" in text and status == STATUSES["invalid"][0 if calls.is_http else 1]
     assert held(handle, 32, 32) == b"\xaa" * 32
 
 
@@ -383,8 +382,8 @@ def test_an_object_that_is_cut_short_or_replaced_while_it_is_registered(calls, s
     beside = calls.types.InferInput("x", [1, 2], "FP32")
     beside.set_data_from_numpy(array)
     for _ in range(3):
-        check_refusal(calls, lambda: calls.infer("identity_fp32", [given]), "internal", text)
-        check_refusal(calls, lambda: calls.infer("identity_fp32", [beside], outputs=[wanted]), "internal", text)
+        check_refusal(calls, lambda: calls.infer("identity_fp32", [given]), "invalid", text)
+        check_refusal(calls, lambda: calls.infer("identity_fp32", [beside], outputs=[wanted]), "invalid", text)
     assert os.stat(path).st_size == 0, "an output does not bring it back"
     assert calls.is_server_live() and calls.is_server_ready()
     np.testing.assert_array_equal(calls.infer("identity_fp32", [beside]).as_numpy("y"), array)

@@ -16,8 +16,8 @@ pub(super) static PLUGIN_GENERATION: HeaderName = HeaderName::from_static("x-plu
 pub(super) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// 200 with a JSON body.
-pub(super) fn json(body: Vec<u8>) -> Response<Body> {
-    let mut response = Response::new(Body::from(body));
+pub(super) fn json(body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

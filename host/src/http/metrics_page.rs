@@ -7,20 +7,25 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderValue, Response, header};
-use axum::routing::get;
 use batching::Mode;
 use model::ErrorCode;
 use plugin::{PoolSnapshot, RuntimeSnapshot};
 
 use super::answer;
+use super::routes::Routes;
 use crate::failure::RequestFailure;
 use crate::metrics::{QueueGauges, SandboxGauges};
 use crate::registry::ServedModel;
 use crate::serving::ServingState;
 
 /// Every route of the metrics port.
+pub fn metrics_routes() -> Routes {
+    Routes::default().get("/metrics", metrics)
+}
+
+/// The metrics port's routes with all that answers.
 pub fn metrics_router(state: Arc<ServingState>) -> Router {
-    Router::new().route("/metrics", get(metrics)).with_state(state)
+    metrics_routes().into_router().with_state(state)
 }
 
 /// The page: gauges read now, then every family.

@@ -8,10 +8,13 @@ mod generate;
 mod infer;
 mod json;
 mod metrics_page;
+mod openapi;
+mod path;
 mod predict;
 mod repository;
 mod request;
 mod restrict;
+mod routes;
 mod servable;
 pub mod server;
 mod shared_memory;
@@ -25,55 +28,63 @@ pub mod v2_json;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{Method, Uri};
+use axum::http::{HeaderValue, Method, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
-use axum::routing::{get, post};
 use model::ErrorCode;
 
 use crate::failure::RequestFailure;
 use crate::serving::ServingState;
+use crate::settings::ApiKind;
 
-pub use metrics_page::{metrics_router, metrics_text};
+pub use metrics_page::{metrics_router, metrics_routes, metrics_text};
+pub use routes::Routes;
 
-/// Every route of the HTTP port.
-pub fn router(state: Arc<ServingState>) -> Router {
-    let routes = Router::new()
-        .route("/v2", get(v2::server_metadata))
-        .route("/v2/health/live", get(v2::live))
-        .route("/v2/health/ready", get(v2::ready))
-        .route("/v2/models/stats", get(statistics::all))
-        .route("/v2/models/{model}", get(v2::model_metadata))
-        .route("/v2/models/{model}/stats", get(statistics::of_model))
-        .route("/v2/models/{model}/versions/{version}/stats", get(statistics::of_model))
-        .route("/v2/models/{model}/ready", get(v2::model_ready))
-        .route("/v2/models/{model}/config", get(v2::model_config))
-        .route("/v2/models/{model}/infer", post(infer::infer))
-        .route("/v2/models/{model}/generate", post(generate::generate))
-        .route("/v2/models/{model}/generate_stream", post(generate::generate_stream))
-        .route("/v2/models/{model}/versions/{version}", get(v2::model_metadata))
-        .route("/v2/models/{model}/versions/{version}/ready", get(v2::model_ready))
-        .route("/v2/models/{model}/versions/{version}/config", get(v2::model_config))
-        .route("/v2/models/{model}/versions/{version}/infer", post(infer::infer))
-        .route("/v2/models/{model}/versions/{version}/generate", post(generate::generate))
-        .route("/v2/models/{model}/versions/{version}/generate_stream", post(generate::generate_stream))
-        .route("/v2/repository/index", post(repository::index))
-        .route("/v2/repository/models/{model}/load", post(repository::load))
-        .route("/v2/repository/models/{model}/unload", post(repository::unload))
-        .route("/v2/repository/models//load", post(repository::load_nameless))
-        .route("/v2/repository/models//unload", post(repository::unload_nameless))
-        .route("/v2/repository/{repository}/index", post(repository::named))
-        .route("/v2/repository/{repository}/models/{model}/{verb}", post(repository::named))
-        .route("/v1/models", get(tf_serving::nameless))
-        .route("/v1/models/{segment}", post(predict::predict).get(tf_serving::status))
-        .route("/v1/models/{model}/metadata", get(tf_serving::metadata))
-        .route("/v1/models/{model}/versions/{segment}", post(predict::predict_version).get(tf_serving::status_version))
-        .route("/v1/models/{model}/versions/{version}/metadata", get(tf_serving::metadata_version))
-        .route("/v1/models/{model}/labels/{segment}", post(predict::predict_label).get(tf_serving::status_label))
-        .route("/v1/models/{model}/labels/{label}/metadata", get(tf_serving::metadata_label))
+/// Every route of the HTTP port. `openapi.json` describes each.
+pub fn routes() -> Routes {
+    Routes::default()
+        .get("/openapi.json", openapi::openapi)
+        .get("/v2", v2::server_metadata)
+        .get("/v2/health/live", v2::live)
+        .get("/v2/health/ready", v2::ready)
+        .get("/v2/models/stats", statistics::all)
+        .get("/v2/models/{model}", v2::model_metadata)
+        .get("/v2/models/{model}/stats", statistics::of_model)
+        .get("/v2/models/{model}/versions/{version}/stats", statistics::of_model)
+        .get("/v2/models/{model}/ready", v2::model_ready)
+        .get("/v2/models/{model}/config", v2::model_config)
+        .post("/v2/models/{model}/infer", infer::infer)
+        .post("/v2/models/{model}/generate", generate::generate)
+        .post("/v2/models/{model}/generate_stream", generate::generate_stream)
+        .get("/v2/models/{model}/versions/{version}", v2::model_metadata)
+        .get("/v2/models/{model}/versions/{version}/ready", v2::model_ready)
+        .get("/v2/models/{model}/versions/{version}/config", v2::model_config)
+        .post("/v2/models/{model}/versions/{version}/infer", infer::infer)
+        .post("/v2/models/{model}/versions/{version}/generate", generate::generate)
+        .post("/v2/models/{model}/versions/{version}/generate_stream", generate::generate_stream)
+        .post("/v2/repository/index", repository::index)
+        .post("/v2/repository/models/{model}/load", repository::load)
+        .post("/v2/repository/models/{model}/unload", repository::unload)
+        .post("/v2/repository/models//load", repository::load_nameless)
+        .post("/v2/repository/models//unload", repository::unload_nameless)
+        .post("/v2/repository/{repository}/index", repository::named)
+        .post("/v2/repository/{repository}/models/{model}/{verb}", repository::named)
+        .get("/v1/models", tf_serving::nameless)
+        .post("/v1/models/{segment}", predict::predict)
+        .get("/v1/models/{segment}", tf_serving::status)
+        .get("/v1/models/{model}/metadata", tf_serving::metadata)
+        .post("/v1/models/{model}/versions/{segment}", predict::predict_version)
+        .get("/v1/models/{model}/versions/{segment}", tf_serving::status_version)
+        .get("/v1/models/{model}/versions/{version}/metadata", tf_serving::metadata_version)
+        .post("/v1/models/{model}/labels/{segment}", predict::predict_label)
+        .get("/v1/models/{model}/labels/{segment}", tf_serving::status_label)
+        .get("/v1/models/{model}/labels/{label}/metadata", tf_serving::metadata_label)
         .merge(shared_memory::routes())
-        .fallback(unknown_route)
-        .method_not_allowed_fallback(wrong_method);
+}
+
+/// The HTTP port's routes with all that answers.
+pub fn router(state: Arc<ServingState>) -> Router {
+    let routes = routes().into_router().fallback(unknown_route).method_not_allowed_fallback(wrong_method);
     let routes = if state.server.restricted.is_empty() {
         routes
     } else {
@@ -90,5 +101,16 @@ async fn unknown_route(uri: Uri) -> Response {
 
 async fn wrong_method(method: Method, uri: Uri) -> Response {
     let text = format!("Method Not Allowed: {method} on {}", uri.path());
-    answer::failure(&RequestFailure::new(ErrorCode::MethodNotAllowed, text))
+    let mut response = answer::failure(&RequestFailure::new(ErrorCode::MethodNotAllowed, text));
+    if let Some(allowed) = allowed_by_verb(uri.path()) {
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+    }
+    response
+}
+
+/// What may be asked of a path below `/v1/models`: the router takes a segment with a verb, which is for POST, and one
+/// without, which is for GET, for one route, and would allow both.
+fn allowed_by_verb(path: &str) -> Option<&'static str> {
+    let kind = ApiKind::of_path(path).filter(|_| path.starts_with("/v1/models/"))?;
+    Some(if kind == ApiKind::Inference { "POST" } else { "GET,HEAD" })
 }

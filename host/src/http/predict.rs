@@ -5,12 +5,13 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, Request, Response, header};
 use model::ErrorCode;
 
 use super::answer;
 use super::coding::offering;
+use super::path::Path;
 use super::request::{admit, read_body, request_id};
 use super::servable::{Dialect, Servable, VersionChoice};
 use super::tf_serving;

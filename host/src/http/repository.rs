@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{Request, Response, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::answer;
+use super::path::Path;
 use super::request::{admit, read_body};
 use crate::failure::RequestFailure;
 use crate::repository_api::{IndexScope, LoadParameters};

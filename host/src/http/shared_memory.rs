@@ -2,35 +2,35 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{Request, Response, StatusCode};
-use axum::routing::{get, post};
 use model::ErrorCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::answer;
+use super::path::Path;
 use super::request::{admit, read_body};
+use super::routes::Routes;
 use crate::failure::RequestFailure;
 use crate::serving::ServingState;
 use crate::shared_memory::{RegionError, RegionPlace, cuda};
 
 /// The routes of both extensions.
-pub(super) fn routes() -> Router<Arc<ServingState>> {
-    Router::new()
-        .route("/v2/systemsharedmemory/status", get(statuses))
-        .route("/v2/systemsharedmemory/register", post(register_nameless))
-        .route("/v2/systemsharedmemory/unregister", post(unregister_all))
-        .route("/v2/systemsharedmemory/region/{region}/status", get(status))
-        .route("/v2/systemsharedmemory/region/{region}/register", post(register))
-        .route("/v2/systemsharedmemory/region/{region}/unregister", post(unregister))
-        .route("/v2/cudasharedmemory/status", get(cuda_statuses))
-        .route("/v2/cudasharedmemory/unregister", post(cuda_unregister))
-        .route("/v2/cudasharedmemory/region/{region}/status", get(cuda_status))
-        .route("/v2/cudasharedmemory/region/{region}/register", post(cuda_register))
-        .route("/v2/cudasharedmemory/region/{region}/unregister", post(cuda_unregister))
+pub(super) fn routes() -> Routes {
+    Routes::default()
+        .get("/v2/systemsharedmemory/status", statuses)
+        .post("/v2/systemsharedmemory/register", register_nameless)
+        .post("/v2/systemsharedmemory/unregister", unregister_all)
+        .get("/v2/systemsharedmemory/region/{region}/status", status)
+        .post("/v2/systemsharedmemory/region/{region}/register", register)
+        .post("/v2/systemsharedmemory/region/{region}/unregister", unregister)
+        .get("/v2/cudasharedmemory/status", cuda_statuses)
+        .post("/v2/cudasharedmemory/unregister", cuda_unregister)
+        .get("/v2/cudasharedmemory/region/{region}/status", cuda_status)
+        .post("/v2/cudasharedmemory/region/{region}/register", cuda_register)
+        .post("/v2/cudasharedmemory/region/{region}/unregister", cuda_unregister)
 }
 
 /// A region as a status lists it.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{Response, StatusCode};
 use model::{ErrorCode, VersionNumber};
 
 use super::answer;
+use super::path::Path;
 use super::v2_json::{ModelMetadata, render_metadata, render_server_metadata};
 use crate::failure::RequestFailure;
 use crate::repository::config_json::model_config_json;

@@ -62,7 +62,7 @@ impl ApiKind {
     pub fn of_path(path: &str) -> Option<Self> {
         let mut segments = path.trim_start_matches('/').split('/');
         match (segments.next()?, segments.next(), segments.next(), segments.next_back()) {
-            ("v2", None | Some(""), ..) => Some(Self::Metadata),
+            ("v2", None | Some(""), ..) | ("openapi.json", None, ..) => Some(Self::Metadata),
             ("v2", Some("health"), ..) => Some(Self::Health),
             ("v2", Some("repository"), ..) => Some(Self::ModelRepository),
             ("v2", Some("systemsharedmemory" | "cudasharedmemory"), ..) => Some(Self::SharedMemory),
@@ -228,6 +228,8 @@ mod tests {
         let cases = [
             ("/v2", Some(ApiKind::Metadata)),
             ("/v2/", Some(ApiKind::Metadata)),
+            ("/openapi.json", Some(ApiKind::Metadata)),
+            ("/openapi.json/nowhere", None),
             ("/v2/health/ready", Some(ApiKind::Health)),
             ("/v2/models/m", Some(ApiKind::Metadata)),
             ("/v2/models/m/ready", Some(ApiKind::Health)),

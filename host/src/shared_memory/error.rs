@@ -106,18 +106,21 @@ impl RegionError {
             Self::Disabled => ErrorCode::SharedMemoryDisabled,
             Self::Exists(_) => ErrorCode::RegionExists,
             Self::NotRegistered(_) | Self::Unknown(_) => ErrorCode::RegionNotFound,
+            // That will not fit later either.
+            Self::TooLarge { byte_size, max, .. } if byte_size > max => ErrorCode::InvalidRegion,
             Self::TooMany { .. } | Self::TooLarge { .. } => ErrorCode::RegionsExhausted,
             Self::RequestTooLarge { .. } => ErrorCode::BodyTooLarge,
             Self::Unnamed
             | Self::NameTooLong { .. }
             | Self::Reserved { .. }
+            | Self::Open { .. }
+            | Self::OutputTooLarge { .. }
+            | Self::Truncated { .. }
             | Self::Place { .. }
             | Self::Offset { .. }
             | Self::Overflow { .. }
             | Self::End { .. } => ErrorCode::InvalidRegion,
-            Self::Open { .. } | Self::OutputTooLarge { .. } | Self::Truncated { .. } | Self::Failed { .. } => {
-                ErrorCode::RegionFailed
-            }
+            Self::Failed { .. } => ErrorCode::RegionFailed,
         }
     }
 }

@@ -52,11 +52,11 @@ fn regions_that_are_refused() {
     let unopened = |key: &str, reason: &str| format!("Unable to open shared memory region: '{key}' ({reason})");
     let misplaced = |reason: &str| format!("failed to register shared memory region 'r': invalid args ({reason})");
     let cases = [
-        (named("/airlock-test-absent"), ErrorCode::RegionFailed, unopened("/airlock-test-absent", "No such file or directory (os error 2)")),
-        (named(""), ErrorCode::RegionFailed, unopened("", "a key names an object")),
-        (named("/../etc/hostname"), ErrorCode::RegionFailed, unopened("/../etc/hostname", "a key has no slash but at its start")),
-        (named(&link), ErrorCode::RegionFailed, unopened(&link, "Too many levels of symbolic links (os error 40)")),
-        (named(&pipe), ErrorCode::RegionFailed, unopened(&pipe, "it is no shared memory object")),
+        (named("/airlock-test-absent"), ErrorCode::InvalidRegion, unopened("/airlock-test-absent", "No such file or directory (os error 2)")),
+        (named(""), ErrorCode::InvalidRegion, unopened("", "a key names an object")),
+        (named("/../etc/hostname"), ErrorCode::InvalidRegion, unopened("/../etc/hostname", "a key has no slash but at its start")),
+        (named(&link), ErrorCode::InvalidRegion, unopened(&link, "Too many levels of symbolic links (os error 40)")),
+        (named(&pipe), ErrorCode::InvalidRegion, unopened(&pipe, "it is no shared memory object")),
         (
             named("/triton_python_backend_shm_region_1"),
             ErrorCode::InvalidRegion,
@@ -74,7 +74,7 @@ fn regions_that_are_refused() {
         ),
         (
             object.place(0, u64::MAX),
-            ErrorCode::RegionsExhausted,
+            ErrorCode::InvalidRegion,
             "failed to register shared memory region 'r': its 18446744073709551615 bytes and the 0 registered ones are more \
              than 1048576; unregister one, or raise --shared-memory-mb"
                 .to_owned(),
@@ -201,7 +201,7 @@ fn an_object_that_is_cut_short_fails_its_request_and_nothing_else() {
     memory.register("other", other.place(0, 8)).expect("registered");
     object.file().set_len(4).expect("cut");
     let error = memory.reader().read(&claim(0, 8)).expect_err("half of it is gone");
-    assert_eq!(error.code(), ErrorCode::RegionFailed);
+    assert_eq!(error.code(), ErrorCode::InvalidRegion);
     let key = object.key();
     let text =
         format!("shared memory region 'r' cannot be used: its object '{key}' is shorter than when it was registered");
@@ -226,7 +226,7 @@ fn outputs_are_written_where_they_belong_and_only_once_all_fit() {
     writes.add(part(7, 1), &output(b"z")).expect("fits");
     writes.add(part(1, 0), &output(b"")).expect("nothing fits nowhere");
     let error = writes.add(part(4, 2), &output(b"abc")).expect_err("too large");
-    assert_eq!(error.code(), ErrorCode::RegionFailed);
+    assert_eq!(error.code(), ErrorCode::InvalidRegion);
     let text = "shared memory size specified with the request for output 'y' (2 bytes) should be at least 3 bytes to hold the \
                 results";
     assert_eq!(error.to_string(), text);

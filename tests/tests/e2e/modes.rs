@@ -105,7 +105,7 @@ async fn a_load_that_fails_says_why_every_time_and_leaves_what_serves() -> Resul
     let folder = add_sum(&repository, "sum")?;
     let server = explicit(&repository).flag("--load-model", "sum").start().await?;
     for _ in 0..2 {
-        let text = load(&server, "nobody", &Value::Null).await?.expect_failure(500, "repository_failed")?;
+        let text = load(&server, "nobody", &Value::Null).await?.expect_failure(400, "repository_failed")?;
         ensure!(text.starts_with("failed to load 'nobody', failed to poll from model repository; "), "{text}");
     }
     folder.write("1/model.onnx", fixtures::model("float8")?)?;
@@ -117,7 +117,7 @@ async fn a_load_that_fails_says_why_every_time_and_leaves_what_serves() -> Resul
     let [line] = &index(&server, &Value::Null).await?[..] else { panic!("one line") };
     ensure!(line.starts_with("sum 1 READY ") && line.contains("f8_e4m3fn"), "{line}");
     folder.write("config.pbtxt", "max_batch_size: -1")?;
-    let text = load(&server, "sum", &Value::Null).await?.expect_failure(500, "repository_failed")?;
+    let text = load(&server, "sum", &Value::Null).await?.expect_failure(400, "repository_failed")?;
     ensure!(text.contains("'max_batch_size' must be non-negative value for sum"), "{text}");
     ensure!(is_ready(&server, "/v2/models/sum/ready").await?, "what served serves");
     folder.remove("config.pbtxt")?;
@@ -143,7 +143,7 @@ async fn a_load_request_brings_its_own_configuration_and_files() -> Result<()> {
     assert_eq!(shape("sum").await?, "[-1,2]");
     let config = json!({ "max_batch_size": -7 }).to_string();
     let text = load(&server, "sum", &json!({ "parameters": { "config": config } })).await?;
-    let text = text.expect_failure(500, "repository_failed")?;
+    let text = text.expect_failure(400, "repository_failed")?;
     ensure!(text.contains("'max_batch_size' must be non-negative value for sum"), "{text}");
 
     let model = STANDARD.encode(fixtures::model("rank_one")?);

@@ -61,11 +61,11 @@ pub enum ErrorCode {
     RegionNotFound,
     /// A shared memory region of this name is registered.
     RegionExists,
-    /// A shared memory region, or a part of one, cannot lie where it is said to.
+    /// A shared memory region, or a part of one, cannot lie where it is said to, or does not hold what it has to.
     InvalidRegion,
     /// There are as many, or as large, shared memory regions as there may be.
     RegionsExhausted,
-    /// A shared memory object cannot be opened, read or written, or an output does not fit its part.
+    /// The system refuses to read or write a shared memory object.
     RegionFailed,
     /// The client left.
     Cancelled,
@@ -100,6 +100,47 @@ pub enum GrpcStatus {
 }
 
 impl ErrorCode {
+    /// All of them, in their order.
+    pub const ALL: [Self; 37] = [
+        Self::MalformedRequest,
+        Self::InvalidTensors,
+        Self::InvalidFields,
+        Self::UnsupportedMedia,
+        Self::Rejected,
+        Self::PluginUnavailable,
+        Self::PluginInternal,
+        Self::PluginCrashed,
+        Self::PluginTimeout,
+        Self::PluginContract,
+        Self::ModelNotFound,
+        Self::VersionNotFound,
+        Self::NoAvailableVersion,
+        Self::ModelNotReady,
+        Self::LoadFailed,
+        Self::RepositoryFailed,
+        Self::ModelControlDisabled,
+        Self::Restricted,
+        Self::QueueFull,
+        Self::QueueTimeout,
+        Self::DeadlineExceeded,
+        Self::Overloaded,
+        Self::ShuttingDown,
+        Self::BodyTooLarge,
+        Self::SharedMemoryDisabled,
+        Self::RegionNotFound,
+        Self::RegionExists,
+        Self::InvalidRegion,
+        Self::RegionsExhausted,
+        Self::RegionFailed,
+        Self::Cancelled,
+        Self::EngineFailed,
+        Self::RouteNotFound,
+        Self::MethodNotAllowed,
+        Self::NotSupported,
+        Self::NotImplemented,
+        Self::Internal,
+    ];
+
     /// The stable name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -152,7 +193,7 @@ impl ErrorCode {
             Self::NoAvailableVersion => ("no_available_version", 404, GrpcStatus::NotFound),
             Self::ModelNotReady => ("model_not_ready", 503, GrpcStatus::Unavailable),
             Self::LoadFailed => ("load_failed", 400, GrpcStatus::InvalidArgument),
-            Self::RepositoryFailed => ("repository_failed", 500, GrpcStatus::Internal),
+            Self::RepositoryFailed => ("repository_failed", 400, GrpcStatus::Internal),
             Self::ModelControlDisabled => ("model_control_disabled", 503, GrpcStatus::Unavailable),
             Self::Restricted => ("restricted", 403, GrpcStatus::Unavailable),
             Self::QueueFull => ("queue_full", 503, GrpcStatus::Unavailable),
@@ -181,5 +222,21 @@ impl ErrorCode {
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn all_is_every_code_once() {
+        // `row` has an arm for every code, or this would not compile.
+        let is_arm = |line: &&str| line.contains("=> (\"");
+        let arms = include_str!("error_code.rs").lines().filter(is_arm).count();
+        assert_eq!(arms, ErrorCode::ALL.len());
+        assert_eq!(BTreeSet::from(ErrorCode::ALL.map(ErrorCode::as_str)).len(), arms);
     }
 }

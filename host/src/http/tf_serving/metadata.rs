@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{Method, Response, Uri};
 
 use crate::http::answer;
+use crate::http::path::Path;
 use crate::http::servable::{Servable, VersionChoice};
 use crate::http::tf_json::render_metadata;
 use crate::serving::ServingState;

@@ -4,12 +4,13 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{Method, Response, Uri};
 use model::{ErrorCode, VersionNumber};
 
 use crate::failure::{RequestFailure, clipped};
 use crate::http::answer;
+use crate::http::path::Path;
 use crate::http::servable::{Servable, VersionChoice};
 use crate::http::tf_json::{VersionState, render_status};
 use crate::repository::index::{IndexEntry, IndexState, index_of};
