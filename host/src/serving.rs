@@ -11,8 +11,9 @@ use prometheus::IntGauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::failure::RequestFailure;
+use crate::failure::{RequestFailure, clipped};
 use crate::metrics::Metrics;
+use crate::observed::Observer;
 use crate::registry::ModelRegistry;
 use crate::repository_api::RepositoryApi;
 use crate::settings::{HeaderPattern, RequestLimits, RestrictedApis};
@@ -31,6 +32,8 @@ pub struct ServingState {
     pub server: ServerTraits,
     /// The repositories, and who loads from them.
     pub repository: RepositoryApi,
+    /// Watches requests for the access log and for traces.
+    pub observer: Observer,
     /// One permit per request held.
     admission: Arc<Semaphore>,
     stopping: AtomicBool,
@@ -61,6 +64,7 @@ pub struct ServingParts {
     pub sandbox: Arc<SandboxRuntime>,
     pub server: ServerTraits,
     pub repository: RepositoryApi,
+    pub observer: Observer,
 }
 
 /// A request that was let in; leaving gives its place back.
@@ -81,10 +85,10 @@ impl ServingState {
     /// A state that admits requests.
     #[must_use]
     pub fn new(parts: ServingParts) -> Self {
-        let ServingParts { registry, limits, metrics, sandbox, server, repository } = parts;
+        let ServingParts { registry, limits, metrics, sandbox, server, repository, observer } = parts;
         let admission = Arc::new(Semaphore::new(limits.in_flight_max));
         let (stopping, leaving) = (AtomicBool::new(false), Arc::default());
-        Self { registry, limits, admission, metrics, sandbox, server, repository, stopping, leaving }
+        Self { registry, limits, admission, metrics, sandbox, server, repository, observer, stopping, leaving }
     }
 
     /// Lets a request in whose client waits for `timeout`; it gets as long as the server allows, at most.
@@ -114,6 +118,16 @@ impl ServingState {
         let map = self.registry.snapshot();
         let is_served = if self.server.strict_readiness { map.is_ready() } else { map.is_complete() };
         is_served && !self.is_leaving()
+    }
+
+    /// Looks whether a model of this name is known, served or not.
+    ///
+    /// # Errors
+    /// Triton's text for one that is not.
+    pub fn known_model(&self, name: &str) -> Result<(), RequestFailure> {
+        let is_known = self.registry.snapshot().models().any(|model| model.name.as_str() == name);
+        let unknown = || format!("Request for unknown model : {}", clipped(name));
+        if is_known { Ok(()) } else { Err(RequestFailure::new(ErrorCode::ModelNotFound, unknown())) }
     }
 
     /// From now on readiness fails, and every answer asks its client to close the connection.

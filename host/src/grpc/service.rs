@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::forward::Forwarding;
 use super::front::{StreamDeadline, Ticket};
 use super::infer::{Outcome, infer};
 use super::proto::EncodedConfigResponse;
@@ -14,10 +15,11 @@ use super::proto::inference as wire;
 use super::proto::inference::grpc_inference_service_server::GrpcInferenceService;
 use super::statistics::statistics;
 use super::stream::{Answers, StreamTerms, answers};
-use super::{metadata, repository};
+use super::{metadata, repository, settings};
 use crate::failure::RequestFailure;
 use crate::registry::{PluginSlot, Release};
 use crate::serving::ServingState;
+use crate::settings::HeaderPattern;
 
 /// The service.
 pub(super) struct InferenceService {
@@ -25,6 +27,8 @@ pub(super) struct InferenceService {
     pub(super) stream_requests_max: usize,
     pub(super) message_bytes_max: usize,
     pub(super) stop: CancellationToken,
+    /// Which metadata become parameters of an inference request.
+    pub(super) forwarded_headers: Option<HeaderPattern>,
 }
 
 /// What an rpc answers.
@@ -63,10 +67,11 @@ impl GrpcInferenceService for InferenceService {
     }
 
     async fn model_infer(&self, request: Request<wire::ModelInferRequest>) -> Answer<wire::ModelInferResponse> {
-        let (_, extensions, message) = request.into_parts();
+        let (metadata, extensions, message) = request.into_parts();
         let ticket = extensions.get::<Ticket>().ok_or_else(no_ticket)?;
         ticket.take_over();
-        let Outcome { release, result } = infer(&self.state, message, ticket.deadline).await;
+        let Outcome { release, result } =
+            infer(&self.state, self.forwarding(metadata).as_ref(), message, ticket.deadline).await;
         let named = |metadata: &mut MetadataMap| release.iter().for_each(|release| name_release(metadata, release));
         match result {
             Ok(message) => {
@@ -86,6 +91,7 @@ impl GrpcInferenceService for InferenceService {
         let (metadata, extensions, requests) = request.into_parts();
         let StreamDeadline(deadline) = *extensions.get().ok_or_else(no_ticket)?;
         let terms = StreamTerms {
+            forwarding: self.forwarding(metadata.clone()),
             metadata,
             deadline,
             requests_max: self.stream_requests_max,
@@ -167,12 +173,19 @@ impl GrpcInferenceService for InferenceService {
         not_served("CUDA shared memory")
     }
 
-    async fn trace_setting(&self, _: Request<wire::TraceSettingRequest>) -> Answer<wire::TraceSettingResponse> {
-        not_served("trace settings")
+    async fn trace_setting(&self, request: Request<wire::TraceSettingRequest>) -> Answer<wire::TraceSettingResponse> {
+        Ok(Response::new(settings::trace(&self.state, request.into_inner())?))
     }
 
-    async fn log_settings(&self, _: Request<wire::LogSettingsRequest>) -> Answer<wire::LogSettingsResponse> {
-        not_served("log settings")
+    async fn log_settings(&self, request: Request<wire::LogSettingsRequest>) -> Answer<wire::LogSettingsResponse> {
+        Ok(Response::new(settings::log(request.into_inner())?))
+    }
+}
+
+impl InferenceService {
+    fn forwarding(&self, metadata: MetadataMap) -> Option<Forwarding> {
+        let pattern = self.forwarded_headers.clone()?;
+        Some(Forwarding { pattern, headers: metadata.into_headers() })
     }
 }
 

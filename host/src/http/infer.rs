@@ -20,6 +20,7 @@ use super::v2_json::{
 };
 use crate::classification::{Classification, ClassificationError};
 use crate::failure::RequestFailure;
+use crate::observed;
 use crate::pipeline::{self, Waiting};
 use crate::registry::{LoadedVersion, Release};
 use crate::serving::ServingState;
@@ -154,6 +155,7 @@ pub(super) async fn run(
     deadline: Instant,
 ) -> Result<Inferred, RequestFailure> {
     let InferRequest { id, inputs, outputs: wanted, encoding, parameters } = request;
+    id.as_deref().into_iter().for_each(observed::named);
     let inferred = pipeline::infer(version, inputs, &wanted, waiting(deadline, &parameters)).await;
     let outputs = inferred.map_err(|failure| failure.with_request_id(id.as_deref()))?;
     let deliver = |(position, tensor)| match wanted.get(position) {

@@ -33,6 +33,7 @@ pub fn metrics_text(state: &ServingState) -> prometheus::Result<String> {
     }
     show_sandbox(state);
     state.metrics.show_log_lines_dropped(crate::logging::lines_dropped());
+    state.metrics.show_access_log_lines_dropped(state.observer.lines_dropped());
     state.metrics.render()
 }
 

@@ -7,7 +7,9 @@ mod forward;
 mod generate;
 mod infer;
 mod json;
+mod logging;
 mod metrics_page;
+mod observe;
 mod predict;
 mod repository;
 mod request;
@@ -17,6 +19,7 @@ pub mod server;
 mod statistics;
 pub mod tf_json;
 mod tf_serving;
+mod trace;
 mod v2;
 pub mod v2_json;
 
@@ -62,6 +65,9 @@ pub fn router(state: Arc<ServingState>) -> Router {
         .route("/v2/repository/models//unload", post(repository::unload_nameless))
         .route("/v2/repository/{repository}/index", post(repository::named))
         .route("/v2/repository/{repository}/models/{model}/{verb}", post(repository::named))
+        .route("/v2/trace/setting", get(trace::read).post(trace::update))
+        .route("/v2/models/{model}/trace/setting", get(trace::read_of_model).post(trace::update_of_model))
+        .route("/v2/logging", get(logging::read).post(logging::update))
         .route("/v1/models", get(tf_serving::nameless))
         .route("/v1/models/{segment}", post(predict::predict).get(tf_serving::status))
         .route("/v1/models/{model}/metadata", get(tf_serving::metadata))
@@ -76,7 +82,7 @@ pub fn router(state: Arc<ServingState>) -> Router {
     } else {
         routes.layer(from_fn_with_state(Arc::clone(&state), restrict::check))
     };
-    routes.with_state(state)
+    routes.layer(from_fn_with_state(Arc::clone(&state), observe::watch)).with_state(state)
 }
 
 async fn unknown_route(uri: Uri) -> Response {

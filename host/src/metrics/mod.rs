@@ -13,8 +13,8 @@ mod version;
 
 use model::{ErrorCode, ModelName, VersionNumber};
 use prometheus::{
-    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
-    exponential_buckets,
+    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder, exponential_buckets,
 };
 
 pub use departed::{Departed, SERIES_GRACE};
@@ -82,6 +82,8 @@ pub struct Metrics {
     plugin_counter: prometheus::CounterVec,
     plugin_observation: Observations,
     log_lines_dropped: IntGauge,
+    access_log_lines_dropped: IntGauge,
+    trace_spans: IntCounterVec,
     limit: GaugeVec,
     models: IntGaugeVec,
     /// Requests held now.
@@ -188,6 +190,11 @@ impl Metrics {
             plugin_counter: plugin_counter(r),
             plugin_observation: registered(r, Ok(Observations::new())),
             log_lines_dropped: gauge(names::LOG_LINES_DROPPED, "Log lines dropped since the start"),
+            access_log_lines_dropped: gauge(
+                names::ACCESS_LOG_LINES_DROPPED,
+                "Access log lines dropped since the start",
+            ),
+            trace_spans: counters(names::TRACE_SPANS, "Spans of traces, by what became of them", &["outcome"]),
             limit: registered(r, GaugeVec::new(Opts::new(names::LIMIT, "Limits in force, by name"), &["name"])),
             models: gauges(names::MODELS, "Models by state", &["state"]),
             in_flight: gauge(names::IN_FLIGHT, "Requests held now"),
@@ -216,6 +223,17 @@ impl Metrics {
     /// Shows how many log lines have been dropped.
     pub fn show_log_lines_dropped(&self, count: u64) {
         self.log_lines_dropped.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Shows how many lines of the access log have been dropped.
+    pub fn show_access_log_lines_dropped(&self, count: u64) {
+        self.access_log_lines_dropped.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Counts spans of which this became: `exported`, `dropped` or `failed`.
+    #[must_use]
+    pub fn trace_spans(&self, outcome: &str) -> IntCounter {
+        self.trace_spans.with_label_values(&[outcome])
     }
 
     /// Shows a limit.

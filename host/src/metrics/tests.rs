@@ -27,9 +27,11 @@ fn metric_names() {
     metrics.plugin_count(&model, "c", 1.0);
     metrics.plugin_observe(&model, "h", &[], 1.0);
     metrics.show_resources(|| vec![("r".into(), RateScope::Global, 2, 1)]);
+    metrics.trace_spans("dropped").inc();
     let text = metrics.render().expect("encodes");
     let types: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     insta::assert_snapshot!(types.join("\n"), @r"
+    airlock_access_log_lines_dropped gauge
     airlock_batch_rows histogram
     airlock_batches_run_inline gauge
     airlock_build_info gauge
@@ -60,6 +62,7 @@ fn metric_names() {
     airlock_sandbox_pool_in_use gauge
     airlock_stage_duration_seconds histogram
     airlock_swaps_total counter
+    airlock_trace_spans_total counter
     nv_inference_compute_infer_duration_us counter
     nv_inference_compute_input_duration_us counter
     nv_inference_compute_output_duration_us counter

@@ -4,21 +4,13 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use super::HeaderPattern;
-
 /// Flags of parts that are not served yet, with the shape of their values.
-const LATER: [(&str, Shape); 13] = [
-    ("grpc-header-forward-pattern", Shape::Pattern),
+const LATER: [(&str, Shape); 7] = [
     ("allow-client-shm", Shape::Switch),
     ("allow-cpu-metrics", Shape::Switch),
     ("metrics-config", Shape::Pair('=')),
     ("metrics-interval-ms", Shape::Number),
-    ("trace-config", Shape::TraceSetting),
     ("trace-file", Shape::Text),
-    ("trace-level", Shape::Text),
-    ("trace-rate", Shape::Number),
-    ("trace-count", Shape::Number),
-    ("trace-log-frequency", Shape::Number),
     ("cache-config", Shape::Pair('=')),
     ("response-cache-byte-size", Shape::Number),
 ];
@@ -67,10 +59,6 @@ enum Shape {
     Number,
     /// Two texts with this between them.
     Pair(char),
-    /// `[MODE,]KEY=VALUE`; the value of what is counted is a number.
-    TraceSetting,
-    /// A regular expression.
-    Pattern,
 }
 
 impl Shape {
@@ -80,8 +68,6 @@ impl Shape {
             Self::Switch => matches!(text.to_ascii_lowercase().as_str(), "true" | "false" | "1" | "0"),
             Self::Number => text.parse::<f64>().is_ok_and(|number| number >= -1.0),
             Self::Pair(between) => is_pair(text, between),
-            Self::TraceSetting => is_pair(text, '=') && counts(text),
-            Self::Pattern => HeaderPattern::new(text).is_ok(),
         };
         if fits { Ok(text.to_owned()) } else { Err(format!("it must be {}", self.name())) }
     }
@@ -92,23 +78,12 @@ impl Shape {
             Self::Switch => "true or false".to_owned(),
             Self::Number => "a number".to_owned(),
             Self::Pair(between) => format!("two texts with '{between}' between them"),
-            Self::TraceSetting => {
-                "two texts with '=' between them, a whole number behind rate, count and log-frequency".to_owned()
-            }
-            Self::Pattern => "a regular expression".to_owned(),
         }
     }
 }
 
 fn is_pair(text: &str, between: char) -> bool {
     text.split_once(between).is_some_and(|(key, value)| !key.is_empty() && !value.is_empty())
-}
-
-/// Whether what a trace setting counts is a whole number; -1 means without end.
-fn counts(text: &str) -> bool {
-    let Some((key, value)) = text.split_once('=') else { return false };
-    let key = key.rsplit(',').next().unwrap_or(key);
-    !matches!(key, "rate" | "count" | "log-frequency") || value.parse::<i64>().is_ok_and(|number| number >= -1)
 }
 
 /// The flags without effect that were given.
@@ -186,19 +161,12 @@ mod tests {
             "268435456",
             "--cuda-memory-pool-byte-size=0:67108864",
             "--cuda-memory-pool-byte-size=1:67108864",
-            "--trace-config=triton,file=/tmp/trace.json",
-            "--trace-config=level=TIMESTAMPS",
-            "--trace-config=rate=100",
-            "--grpc-header-forward-pattern=x-.*",
+            "--trace-file=/tmp/trace.json",
             "--metrics-interval-ms=500.5",
             "--allow-client-shm=True",
-            "--trace-count=-1",
         ]);
         let given = given.expect("all are flags of Triton");
-        assert_eq!(
-            given.later,
-            ["grpc-header-forward-pattern", "allow-client-shm", "metrics-interval-ms", "trace-config", "trace-count"]
-        );
+        assert_eq!(given.later, ["allow-client-shm", "metrics-interval-ms", "trace-file"]);
         assert_eq!(
             given.meaningless,
             ["backend-directory", "cuda-memory-pool-byte-size", "pinned-memory-pool-byte-size"]
@@ -211,10 +179,6 @@ mod tests {
         for (argument, expected) in [
             ("--allow-client-shm=maybe", "it must be true or false"),
             ("--metrics-interval-ms=often", "it must be a number"),
-            ("--trace-config=triton", "it must be two texts with '=' between them"),
-            ("--trace-config=rate=x", "a whole number behind rate, count and log-frequency"),
-            ("--trace-config=triton,count=-2", "a whole number behind rate, count and log-frequency"),
-            ("--grpc-header-forward-pattern=(", "it must be a regular expression"),
             ("--cache-config=local", "it must be two texts with '=' between them"),
         ] {
             let error = parse(&[argument]).expect_err("refused").to_string();

@@ -7,7 +7,7 @@ use crate::http::json::write;
 
 /// The extensions of the protocol that this server has. Clients decide by this list what they may ask for, so an entry
 /// is added together with what it promises.
-pub const EXTENSIONS: [&str; 8] = [
+pub const EXTENSIONS: [&str; 10] = [
     "classification",
     "model_repository",
     "model_repository(unload_dependents)",
@@ -16,6 +16,8 @@ pub const EXTENSIONS: [&str; 8] = [
     "binary_tensor_data",
     "parameters",
     "statistics",
+    "trace",
+    "logging",
 ];
 
 /// A model's metadata to encode.
