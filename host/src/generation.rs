@@ -97,19 +97,19 @@ impl PluginSink for GenerationSink {
         let LogEntry { request_id, trace_id, message, level, .. } = *entry;
         match level {
             LogLevel::Trace => {
-                tracing::trace!(target: "airlock::plugin", %model, generation, request_id, trace_id, "{message}")
+                tracing::trace!(target: "airlock::plugin", %model, generation, request_id, trace_id, "{message}");
             }
             LogLevel::Debug => {
-                tracing::debug!(target: "airlock::plugin", %model, generation, request_id, trace_id, "{message}")
+                tracing::debug!(target: "airlock::plugin", %model, generation, request_id, trace_id, "{message}");
             }
             LogLevel::Info => {
-                tracing::info!(target: "airlock::plugin", %model, generation, request_id, trace_id, "{message}")
+                tracing::info!(target: "airlock::plugin", %model, generation, request_id, trace_id, "{message}");
             }
             LogLevel::Warn => {
-                tracing::warn!(target: "airlock::plugin", %model, generation, request_id, trace_id, "{message}")
+                tracing::warn!(target: "airlock::plugin", %model, generation, request_id, trace_id, "{message}");
             }
             LogLevel::Error => {
-                tracing::error!(target: "airlock::plugin", %model, generation, request_id, trace_id, "{message}")
+                tracing::error!(target: "airlock::plugin", %model, generation, request_id, trace_id, "{message}");
             }
         }
     }

@@ -147,25 +147,26 @@ impl GrpcFront {
             return shutting_down().into_http();
         }
         let rpc = request.uri().path().rsplit('/').next().unwrap_or_default();
-        if let Err(failure) = self.check_restriction(rpc, request.headers()) {
+        let restriction = self.check_restriction(rpc, request.headers());
+        if rpc == "ModelInfer" {
+            return self.answer_watched(request, restriction).await;
+        }
+        if let Err(failure) = restriction {
             return Status::from(failure).into_http();
         }
-        match rpc {
-            "ModelInfer" => return self.answer_watched(request).await,
-            "ModelStreamInfer" => match timeout(request.headers()) {
-                Ok(timeout) => {
-                    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-                    request.extensions_mut().insert(StreamDeadline(deadline));
-                }
+        if rpc == "ModelStreamInfer" {
+            let timeout = match timeout(request.headers()) {
+                Ok(timeout) => timeout,
                 Err(failure) => return Status::from(failure).into_http(),
-            },
-            _ => {}
+            };
+            let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+            request.extensions_mut().insert(StreamDeadline(deadline));
         }
         self.call(request).await
     }
 
-    /// One inference under the eyes of the observer.
-    async fn answer_watched<B>(&self, request: Request<B>) -> Response<Body>
+    /// One inference under the eyes of the observer, unless it does not bring what it must.
+    async fn answer_watched<B>(&self, request: Request<B>, restriction: Result<(), RequestFailure>) -> Response<Body>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError> + Send,
@@ -179,7 +180,16 @@ impl GrpcFront {
             response.headers_mut().extend(headers);
             Sealed { status, bytes_out: None }
         };
-        self.state.observer.watch(seen, self.answer_infer(request), seal).await
+        let answer = async {
+            match restriction {
+                Ok(()) => self.answer_infer(request).await,
+                Err(failure) => {
+                    observed::failed(failure.code);
+                    Status::from(failure).into_http()
+                }
+            }
+        };
+        self.state.observer.watch(seen, answer, seal).await
     }
 
     /// One inference: let in before its message is read, and counted however it ends.

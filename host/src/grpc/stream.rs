@@ -120,7 +120,7 @@ impl StreamCall {
             let status = answer.as_ref().err().map_or(Code::Ok, Status::code);
             Sealed { status: status as u16, bytes_out: None }
         };
-        state.observer.watch(seen, self.answer(message), seal).await
+        state.observer.watch(seen, Box::pin(self.answer(message)), seal).await
     }
 
     async fn answer(self, message: ModelInferRequest) -> Result<ModelStreamInferResponse, Status> {

@@ -109,6 +109,16 @@ fn plugin_counter(registry: &Registry) -> prometheus::CounterVec {
     registered(registry, prometheus::CounterVec::new(options, &["model", "name"]))
 }
 
+/// Every outcome is there from the start, at zero.
+fn trace_spans(registry: &Registry) -> IntCounterVec {
+    let options = Opts::new(names::TRACE_SPANS, "Spans of traces, by what became of them");
+    let family = registered(registry, IntCounterVec::new(options, &["outcome"]));
+    for outcome in ["exported", "dropped", "failed"] {
+        family.with_label_values(&[outcome]);
+    }
+    family
+}
+
 /// One series that never changes: which version runs.
 fn show_build(registry: &Registry) {
     let made = IntGaugeVec::new(Opts::new(names::BUILD, "Build information"), &["version"]);
@@ -190,11 +200,8 @@ impl Metrics {
             plugin_counter: plugin_counter(r),
             plugin_observation: registered(r, Ok(Observations::new())),
             log_lines_dropped: gauge(names::LOG_LINES_DROPPED, "Log lines dropped since the start"),
-            access_log_lines_dropped: gauge(
-                names::ACCESS_LOG_LINES_DROPPED,
-                "Access log lines dropped since the start",
-            ),
-            trace_spans: counters(names::TRACE_SPANS, "Spans of traces, by what became of them", &["outcome"]),
+            access_log_lines_dropped: gauge(names::ACCESS_LOG_LINES_DROPPED, "Access log lines dropped"),
+            trace_spans: trace_spans(r),
             limit: registered(r, GaugeVec::new(Opts::new(names::LIMIT, "Limits in force, by name"), &["name"])),
             models: gauges(names::MODELS, "Models by state", &["state"]),
             in_flight: gauge(names::IN_FLIGHT, "Requests held now"),

@@ -44,6 +44,8 @@ pub(crate) struct Observation {
     pub(crate) trace: Option<TraceContext>,
     /// Whether sizes are worth measuring: something will be written of it.
     is_recorded: bool,
+    /// Whether spans are made of it; decided once it is answered.
+    is_traced: bool,
     started: Instant,
     began: SystemTime,
     release: Option<Arc<Release>>,

@@ -88,6 +88,7 @@ impl Observer {
             request_id: request_id::of_headers(arrival.headers),
             trace: TraceContext::of_headers(arrival.headers).or_else(began_here),
             is_recorded,
+            is_traced: false,
             started: Instant::now(),
             began: SystemTime::now(),
             release: None,
@@ -113,32 +114,31 @@ impl Observer {
             unanswered.0 = None;
             CURRENT.with(|current| {
                 let seen = &mut *current.borrow_mut();
-                let is_traced = self.decide(seen);
+                self.decide(seen);
                 let sealed = seal(&mut answer, headers(seen));
                 seen.bytes_out = seen.bytes_out.or(sealed.bytes_out);
-                self.tell(seen, Some(sealed), is_traced);
+                self.tell(seen, Some(sealed));
             });
             answer
         };
         CURRENT.scope(RefCell::new(seen), watched).await
     }
 
-    /// Whether spans are made of the request. A trace that begins here says so to whoever comes next.
-    fn decide(&self, seen: &mut Observation) -> bool {
-        let Some(trace) = seen.trace.as_mut().filter(|_| self.spans.is_some()) else { return false };
+    /// Decides whether spans are made of the request. A trace that begins here says so to whoever comes next.
+    fn decide(&self, seen: &mut Observation) {
+        let Some(trace) = seen.trace.as_mut().filter(|_| self.spans.is_some()) else { return };
         let model = seen.release.as_ref().map(|release| release.version.model.as_str());
-        let is_traced = self.sampling.picks(model, trace);
+        seen.is_traced = self.sampling.picks(model, trace);
         if trace.parent.is_none() {
-            trace.is_sampled = is_traced;
+            trace.is_sampled = seen.is_traced;
         }
-        is_traced
     }
 
-    fn tell(&self, seen: &Observation, sealed: Option<Sealed>, is_traced: bool) {
+    fn tell(&self, seen: &Observation, sealed: Option<Sealed>) {
         if let Some(log) = &self.access_log {
             log.write(seen, sealed);
         }
-        if let (true, Some(sender), Some(trace)) = (is_traced, &self.spans, &seen.trace) {
+        if let (true, Some(sender), Some(trace)) = (seen.is_traced, &self.spans, &seen.trace) {
             let release = seen.release.as_deref();
             let outcome = Outcome {
                 began: seen.began,
@@ -163,8 +163,8 @@ impl Drop for Unanswered<'_> {
         let _ = CURRENT.try_with(|current| {
             let seen = &mut *current.borrow_mut();
             seen.failure = Some(ErrorCode::Cancelled);
-            let is_traced = observer.decide(seen);
-            observer.tell(seen, None, is_traced);
+            observer.decide(seen);
+            observer.tell(seen, None);
         });
     }
 }

@@ -152,7 +152,7 @@ pub struct ServeArgs {
     pub log: Option<String>,
     /// Where a line of JSON for each answered inference and predict goes: a file that lines are added to, - for standard
     /// output, or off [default: off]
-    #[arg(long, env = "AIRLOCK_ACCESS_LOG", value_name = "FILE", allow_hyphen_values = true)]
+    #[arg(long, env = "AIRLOCK_ACCESS_LOG", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_log: Option<String>,
     /// Native library of custom operators that models may name in model_operations; without it they are refused. May be
