@@ -13,7 +13,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     compile("grpc_service")?;
     compile("health")?;
     generate("grpc_service")?;
-    generate("health")
+    generate("health")?;
+    generate("otlp")
 }
 
 /// Writes the descriptor set of `proto/<name>.proto` to `OUT_DIR/<name>.bin`.

@@ -20,6 +20,7 @@ use crate::http::v2_json::extensions;
 use crate::http::{metrics_router, router};
 use crate::janitor::{ChoreSender, Janitor, chore_queue};
 use crate::metrics::Metrics;
+use crate::observed::{AccessLogError, Observer};
 use crate::registry::ModelRegistry;
 use crate::repository::config_text::ConfigDefaults;
 use crate::repository::control::{ModelControlQueue, REQUESTS_WAITING_MAX};
@@ -61,6 +62,9 @@ pub enum StartError {
     /// TLS cannot be served.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The access log cannot be written.
+    #[error(transparent)]
+    AccessLog(#[from] AccessLogError),
     /// A port or a thread cannot be had.
     #[error(transparent)]
     Io(#[from] std::io::Error),
@@ -100,7 +104,8 @@ impl App {
 
         let tasks = Tasks::default();
         let requests = ModelControlQueue::default();
-        let serving = Arc::new(serving_state(settings, &registry, (&metrics, &sandbox), &requests));
+        let observer = Observer::start(settings, &tasks, &metrics)?;
+        let serving = Arc::new(serving_state(settings, &registry, (&metrics, &sandbox), (&requests, observer)));
         let bind = async |address: Option<SocketAddr>, (port, port_flag), router| {
             let Some(address) = address else { return Ok(None) };
             let parts = ServerParts {
@@ -205,6 +210,7 @@ impl App {
         let ended = self.tasks.stop(patience.saturating_sub(started.elapsed()).max(Duration::from_millis(100))).await;
         let Self { serving, reconciler, janitor, _state_lock, .. } = self;
         let registry = Arc::clone(&serving.registry);
+        serving.observer.flush();
         drop(serving);
         let takedown = tokio::task::spawn_blocking(move || {
             reconciler.stop();
@@ -229,7 +235,7 @@ fn serving_state(
     settings: &Settings,
     registry: &Arc<ModelRegistry>,
     (metrics, sandbox): (&Metrics, &Arc<SandboxRuntime>),
-    requests: &ModelControlQueue,
+    (requests, observer): (&ModelControlQueue, Observer),
 ) -> ServingState {
     let overrides = OverridesFolder::new(&settings.state_dir);
     overrides.clear();
@@ -252,6 +258,7 @@ fn serving_state(
             overrides,
         },
         shared_memory,
+        observer,
     })
 }
 
@@ -401,6 +408,10 @@ fn show_limits(metrics: &Metrics, settings: &Settings) {
     }
     seconds("drain_seconds", settings.drain);
     seconds("exit_timeout_seconds", settings.exit_timeout);
+    count("access_log_lines_waiting", crate::line_queue::LINES_WAITING_MAX);
+    count("trace_requests_waiting", settings.tracing.batch.queue_max);
+    count("trace_requests_at_once", settings.tracing.batch.export_max);
+    seconds("trace_delay_seconds", settings.tracing.batch.delay);
 }
 
 /// Every limit of the sandbox side, visible in `/metrics`.

@@ -30,7 +30,7 @@ use crate::repository::samples::{self, Sample};
 use crate::repository::scan::{ModelFiles, Unit, scan_repository};
 use crate::repository::verify::{HeldTo, answer_sample, verify};
 use crate::repository::workshop::{Verification, Workshop, texts};
-use crate::settings::{LogFormat, LogSettings, Settings};
+use crate::settings::{LogFormat, LogLevels, LogSettings, Settings};
 
 /// Time for one sample.
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -51,7 +51,12 @@ pub struct CheckArgs {
 /// # Errors
 /// When the check itself cannot be made.
 pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
-    let log = LogSettings { format: Some(LogFormat::Text), filter: "error".to_owned(), file: None };
+    let log = LogSettings {
+        format: Some(LogFormat::Text),
+        filter: "error".to_owned(),
+        levels: LogLevels::default(),
+        file: None,
+    };
     crate::logging::start(&log).context("starting the log")?;
     let found = scan_repository(&args.repository)
         .with_context(|| format!("listing the model repository {}", args.repository.display()))?;

@@ -94,13 +94,23 @@ pub struct GenerationSink {
 impl PluginSink for GenerationSink {
     fn log(&self, entry: &LogEntry<'_>) {
         let (model, generation) = (&self.model, self.generation);
-        let LogEntry { request_id, message, level, .. } = *entry;
+        let LogEntry { request_id, trace_id, message, level, .. } = *entry;
         match level {
-            LogLevel::Trace => tracing::trace!(target: "airlock::plugin", %model, generation, request_id, "{message}"),
-            LogLevel::Debug => tracing::debug!(target: "airlock::plugin", %model, generation, request_id, "{message}"),
-            LogLevel::Info => tracing::info!(target: "airlock::plugin", %model, generation, request_id, "{message}"),
-            LogLevel::Warn => tracing::warn!(target: "airlock::plugin", %model, generation, request_id, "{message}"),
-            LogLevel::Error => tracing::error!(target: "airlock::plugin", %model, generation, request_id, "{message}"),
+            LogLevel::Trace => {
+                tracing::trace!(target: "airlock::plugin", %model, generation, request_id, trace_id, "{message}");
+            }
+            LogLevel::Debug => {
+                tracing::debug!(target: "airlock::plugin", %model, generation, request_id, trace_id, "{message}");
+            }
+            LogLevel::Info => {
+                tracing::info!(target: "airlock::plugin", %model, generation, request_id, trace_id, "{message}");
+            }
+            LogLevel::Warn => {
+                tracing::warn!(target: "airlock::plugin", %model, generation, request_id, trace_id, "{message}");
+            }
+            LogLevel::Error => {
+                tracing::error!(target: "airlock::plugin", %model, generation, request_id, trace_id, "{message}");
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use crate::failure::RequestFailure;
 use crate::generation::PluginGeneration;
 use crate::metrics::{Stage, VersionMetrics};
 use crate::non_finite::is_non_finite;
+use crate::observed;
 use crate::registry::{LoadedVersion, PluginSlot, Release};
 use crate::response_cache::Lookup;
 
@@ -75,6 +76,7 @@ impl<'a> Stages<'a> {
     fn record(&self, stage: Stage, time: Duration) {
         if let Some(metrics) = self.metrics {
             metrics.stage(stage, time);
+            observed::stage(stage, time);
         }
     }
 
@@ -189,7 +191,7 @@ impl Run<'_> {
         let Self { version, generation, call, .. } = self;
         tracing::warn!(
             model = %version.model, version = %version.number, generation = generation.number,
-            request_id = call.request_id, kind, error, "plugin failed"
+            request_id = call.request_id, trace_id = call.trace_id, kind, error, "plugin failed"
         );
     }
 }
@@ -265,6 +267,7 @@ async fn submit(
     let outcome = outcome.and_then(|inferred| look_for_non_finite(version, inferred, stages));
     submission.end(outcome.as_ref().map(|inferred| Success::Inferred { rows, inferred }));
     let inferred = outcome?;
+    observed::rows(rows, inferred.batch_rows);
     stages.record(Stage::Queue, inferred.queue);
     stages.record(Stage::Compute, inferred.times.compute);
     Ok(inferred)
@@ -348,6 +351,7 @@ fn expired_is_504(error: BatchError) -> RequestFailure {
 fn plugin_call(version: &LoadedVersion, request: &PredictRequest, accounting: Accounting) -> Call {
     Call {
         request_id: request.request_id.clone(),
+        trace_id: observed::trace_id(),
         version: version.number,
         content_type: request.content_type.clone(),
         accept: request.accept.clone(),

@@ -11,8 +11,9 @@ use prometheus::IntGauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::failure::RequestFailure;
+use crate::failure::{RequestFailure, clipped};
 use crate::metrics::{Metrics, Surface};
+use crate::observed::Observer;
 use crate::registry::ModelRegistry;
 use crate::repository_api::RepositoryApi;
 use crate::settings::{HeaderPattern, RequestLimits, RestrictedApis};
@@ -34,6 +35,8 @@ pub struct ServingState {
     pub repository: RepositoryApi,
     /// The memory that clients share with the server.
     pub shared_memory: SharedMemory,
+    /// Watches requests for the access log and for traces.
+    pub observer: Observer,
     /// One permit per request held.
     admission: Arc<Semaphore>,
     stopping: AtomicBool,
@@ -65,6 +68,7 @@ pub struct ServingParts {
     pub server: ServerTraits,
     pub repository: RepositoryApi,
     pub shared_memory: SharedMemory,
+    pub observer: Observer,
 }
 
 /// A request that was let in; leaving gives its place back.
@@ -85,10 +89,22 @@ impl ServingState {
     /// A state that admits requests.
     #[must_use]
     pub fn new(parts: ServingParts) -> Self {
-        let ServingParts { registry, limits, metrics, sandbox, server, repository, shared_memory } = parts;
+        let ServingParts { registry, limits, metrics, sandbox, server, repository, shared_memory, observer } = parts;
         let admission = Arc::new(Semaphore::new(limits.in_flight_max));
         let (stopping, leaving) = (AtomicBool::new(false), Arc::default());
-        Self { registry, limits, admission, metrics, sandbox, server, repository, shared_memory, stopping, leaving }
+        Self {
+            registry,
+            limits,
+            admission,
+            metrics,
+            sandbox,
+            server,
+            repository,
+            shared_memory,
+            observer,
+            stopping,
+            leaving,
+        }
     }
 
     /// Lets a request in that came over `surface` and whose client waits for `timeout`; it gets as long as the server
@@ -119,6 +135,16 @@ impl ServingState {
         let map = self.registry.snapshot();
         let is_served = if self.server.strict_readiness { map.is_ready() } else { map.is_complete() };
         is_served && !self.is_leaving()
+    }
+
+    /// Looks whether a model of this name is known, served or not.
+    ///
+    /// # Errors
+    /// Triton's text for one that is not.
+    pub fn known_model(&self, name: &str) -> Result<(), RequestFailure> {
+        let is_known = self.registry.snapshot().models().any(|model| model.name.as_str() == name);
+        let unknown = || format!("Request for unknown model : {}", clipped(name));
+        if is_known { Ok(()) } else { Err(RequestFailure::new(ErrorCode::ModelNotFound, unknown())) }
     }
 
     /// From now on readiness fails, and every answer asks its client to close the connection.

@@ -7,6 +7,7 @@ use model::ErrorCode;
 use tokio::time::Instant;
 
 use crate::failure::RequestFailure;
+use crate::observed;
 use crate::registry::Release;
 use crate::serving::ServingState;
 
@@ -29,6 +30,7 @@ impl<'a> Tally<'a> {
 
     /// It is for this release.
     pub(crate) fn pinned(&mut self, release: &Arc<Release>) {
+        observed::pinned(release);
         self.release = Some(Arc::clone(release));
     }
 

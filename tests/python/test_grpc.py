@@ -291,9 +291,6 @@ def test_every_call_of_the_asyncio_client(running):
             for array, result in zip(arrays, await asyncio.gather(*asked), strict=True):
                 assert_same_bits(result.as_numpy("y"), array)
             assert not (await client.get_system_shared_memory_status()).regions
-            with pytest.raises(InferenceServerException) as refused:
-                await client.get_trace_settings()
-            assert refused.value.status() == "StatusCode.UNIMPLEMENTED"
 
     asyncio.run(ask())
 

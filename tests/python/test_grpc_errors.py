@@ -419,6 +419,14 @@ def unload(name="add", repository="", **parameters):
     return message
 
 
+def trace_value(*values):
+    return service_pb2.TraceSettingRequest.SettingValue(value=values)
+
+
+def log_value(**value):
+    return service_pb2.LogSettingsRequest.SettingValue(**value)
+
+
 TRAVERSAL = "model name must not contain path traversal characters"
 EMPTY_NAME = "Model name cannot be empty. Please enter a valid name to deploy."
 NAMED = "'repository_name' specification is not supported"
@@ -513,16 +521,54 @@ OTHERS = {
         INVALID,
         "Invalid file parameter 'file:../x' with normalized path '../x' must stay within model directory.",
     ),
+    "trace settings of nothing": (
+        "TraceSetting",
+        service_pb2.TraceSettingRequest(model_name="absent"),
+        INVALID,
+        "Request for unknown model : absent",
+    ),
+    "a trace rate of two": (
+        "TraceSetting",
+        service_pb2.TraceSettingRequest(settings={"trace_rate": trace_value("1", "2")}),
+        INVALID,
+        "expect only 1 value for 'trace_rate'",
+    ),
+    "a trace count out of range": (
+        "TraceSetting",
+        service_pb2.TraceSettingRequest(settings={"trace_count": trace_value("-2")}),
+        INVALID,
+        "Unable to parse 'trace_count', value is out of range [ -1, 2147483647 ], got: -2",
+    ),
+    "another trace file": (
+        "TraceSetting",
+        service_pb2.TraceSettingRequest(settings={"trace_file": trace_value("f")}),
+        UNIMPLEMENTED,
+        "trace file location can not be updated through network protocol",
+    ),
+    "a log level that is no truth": (
+        "LogSettings",
+        service_pb2.LogSettingsRequest(settings={"log_info": log_value(uint32_param=1)}),
+        INVALID,
+        "expect boolean for 'log_info'",
+    ),
+    "a log level that is no number": (
+        "LogSettings",
+        service_pb2.LogSettingsRequest(settings={"log_verbose_level": log_value(bool_param=True)}),
+        INVALID,
+        "expect int32 for 'log_verbose_level'",
+    ),
+    "a log format without a value": (
+        "LogSettings",
+        service_pb2.LogSettingsRequest(settings={"log_format": log_value()}),
+        INVALID,
+        "expect string for 'log_format'",
+    ),
     "unload with dependents that are no truth": (
         "RepositoryModelUnload",
         unload(unload_dependents=("string_param", "true")),
         INVALID,
         wrong_parameter("unload_dependents", "bool_param"),
     ),
-}
-NOT_SERVED = {
-    "TraceSetting": "trace settings",
-    "LogSettings": "log settings",
 }
 
 
@@ -540,13 +586,6 @@ def test_shared_memory_that_is_off(stub, kind):
         message = getattr(service_pb2, f"{rpc}{verb}Request")(name="region")
         assert refusal(getattr(stub, rpc + verb), message) == (UNIMPLEMENTED, SHARED_MEMORY_IS_OFF)
     assert not getattr(stub, f"{rpc}Status")(getattr(service_pb2, f"{rpc}StatusRequest")()).regions
-
-
-@pytest.mark.parametrize("rpc", NOT_SERVED)
-def test_calls_that_are_not_served_yet(stub, rpc):
-    message = getattr(service_pb2, f"{rpc}Request")()
-    expected = f"{NOT_SERVED[rpc]} over gRPC: not served by this version"
-    assert refusal(getattr(stub, rpc), message) == (UNIMPLEMENTED, expected)
 
 
 def test_a_load_of_nothing(stub):

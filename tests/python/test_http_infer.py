@@ -236,7 +236,8 @@ def test_many_at_once(client):
 def test_metadata(client, v2_server):
     server = client.get_server_metadata()
     expected = ["classification", "model_repository", "model_repository(unload_dependents)", "schedule_policy"]
-    assert server["extensions"] == [*expected, "model_configuration", "binary_tensor_data", "parameters", "statistics"]
+    expected += ["model_configuration", "binary_tensor_data", "parameters", "statistics", "trace", "logging"]
+    assert server["extensions"] == expected
     assert client.is_server_live() and client.is_server_ready() and client.is_model_ready("add", "1")
     model = client.get_model_metadata("add")
     assert model["platform"] == "onnxruntime_onnx" and model["versions"] == ["1"]

@@ -28,6 +28,7 @@ use super::status::{is_too_large, of_headers, shutting_down, too_large, unknown_
 use super::traffic::Rpcs;
 use crate::failure::RequestFailure;
 use crate::metrics::Surface;
+use crate::observed::{self, Arrival, Sealed};
 use crate::serving::ServingState;
 use crate::settings::{ApiKind, GrpcSettings, RestrictedApis};
 
@@ -94,6 +95,7 @@ impl GrpcFront {
             stream_requests_max: settings.stream_requests_max,
             message_bytes_max,
             stop: stop.clone(),
+            forwarded_headers: settings.forwarded_headers.clone(),
         };
         let mut inference = GrpcInferenceServiceServer::new(service)
             .max_decoding_message_size(message_bytes_max)
@@ -159,21 +161,49 @@ impl GrpcFront {
             return shutting_down().into_http();
         }
         let rpc = request.uri().path().rsplit('/').next().unwrap_or_default();
-        if let Err(failure) = self.check_restriction(rpc, request.headers()) {
+        let restriction = self.check_restriction(rpc, request.headers());
+        if rpc == "ModelInfer" {
+            return self.answer_watched(request, restriction).await;
+        }
+        if let Err(failure) = restriction {
             return Status::from(failure).into_http();
         }
-        match rpc {
-            "ModelInfer" => return self.answer_infer(request).await,
-            "ModelStreamInfer" => match timeout(request.headers()) {
-                Ok(timeout) => {
-                    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-                    request.extensions_mut().insert(StreamDeadline(deadline));
-                }
+        if rpc == "ModelStreamInfer" {
+            let timeout = match timeout(request.headers()) {
+                Ok(timeout) => timeout,
                 Err(failure) => return Status::from(failure).into_http(),
-            },
-            _ => {}
+            };
+            let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+            request.extensions_mut().insert(StreamDeadline(deadline));
         }
         self.call(request).await
+    }
+
+    /// One inference under the eyes of the observer, unless it does not bring what it must.
+    async fn answer_watched<B>(&self, request: Request<B>, restriction: Result<(), RequestFailure>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError> + Send,
+    {
+        let seen = {
+            let (path, headers) = (request.uri().path(), request.headers());
+            self.state.observer.begin(&Arrival { surface: Surface::Grpc, route: &|| path.to_owned(), headers })
+        };
+        let seal = |response: &mut Response<Body>, headers| {
+            let status = of_headers(response.headers()).map_or(0, |status| status.code() as u16);
+            response.headers_mut().extend(headers);
+            Sealed { status, bytes_out: None }
+        };
+        let answer = async {
+            match restriction {
+                Ok(()) => self.answer_infer(request).await,
+                Err(failure) => {
+                    observed::failed(failure.code);
+                    Status::from(failure).into_http()
+                }
+            }
+        };
+        self.state.observer.watch(seen, answer, seal).await
     }
 
     /// One inference: let in before its message is read, and counted however it ends.
@@ -182,22 +212,25 @@ impl GrpcFront {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError> + Send,
     {
-        let mut arrival = Arrival { state: &self.state, code: ErrorCode::Cancelled, is_taken: Arc::default() };
+        let mut entry = Entry { state: &self.state, code: ErrorCode::Cancelled, is_taken: Arc::default() };
         let timeout = timeout(request.headers()).map(|timeout| timeout.unwrap_or(self.state.limits.timeout));
         let admitted = match timeout.and_then(|timeout| self.state.admit(Surface::Grpc, timeout)) {
             Ok(admitted) => admitted,
-            Err(failure) => return arrival.refuse(failure),
+            Err(failure) => return entry.refuse(failure),
         };
-        let ticket = Ticket { deadline: admitted.deadline, is_taken: Arc::clone(&arrival.is_taken) };
+        let ticket = Ticket { deadline: admitted.deadline, is_taken: Arc::clone(&entry.is_taken) };
         request.extensions_mut().insert(ticket);
         let Ok(response) = tokio::time::timeout_at(admitted.deadline, self.call(request)).await else {
             let text = "the message did not arrive in time";
-            return arrival.refuse(RequestFailure::new(ErrorCode::DeadlineExceeded, text));
+            return entry.refuse(RequestFailure::new(ErrorCode::DeadlineExceeded, text));
         };
         // Only a message that was not read leaves the ticket where it is.
-        arrival.code = ErrorCode::MalformedRequest;
+        entry.code = ErrorCode::MalformedRequest;
+        if !entry.is_taken.load(Ordering::Relaxed) {
+            observed::failed(entry.code);
+        }
         match of_headers(response.headers()) {
-            Some(status) if is_too_large(&status) => arrival.refuse(too_large(self.message_bytes_max)),
+            Some(status) if is_too_large(&status) => entry.refuse(too_large(self.message_bytes_max)),
             _ => response,
         }
     }
@@ -224,20 +257,21 @@ impl GrpcFront {
 }
 
 /// A request until somebody takes its ticket. Dropped before, it is counted as what it ended with.
-struct Arrival<'a> {
+struct Entry<'a> {
     state: &'a ServingState,
     code: ErrorCode,
     is_taken: Arc<AtomicBool>,
 }
 
-impl Arrival<'_> {
+impl Entry<'_> {
     fn refuse(&mut self, failure: RequestFailure) -> Response<Body> {
         self.code = failure.code;
+        observed::failed(failure.code);
         Status::from(failure).into_http()
     }
 }
 
-impl Drop for Arrival<'_> {
+impl Drop for Entry<'_> {
     fn drop(&mut self) {
         if !self.is_taken.load(Ordering::Relaxed) {
             self.state.metrics.refused(self.code);

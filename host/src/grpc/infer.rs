@@ -7,14 +7,17 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use model::{ErrorCode, Tensor};
+use prost::Message as _;
 use tokio::time::Instant;
 
 use super::decode::{DecodeContext, OutputForm, decode_infer};
 use super::encode::{AnsweredOutput, InferAnswer};
+use super::forward::Forwarding;
 use super::predict;
 use super::proto::inference::{ModelInferRequest, ModelInferResponse};
 use crate::classification::{Classification, ClassificationError};
 use crate::failure::RequestFailure;
+use crate::observed;
 use crate::pipeline::{self, Waiting};
 use crate::registry::{LoadedVersion, Release};
 use crate::serving::ServingState;
@@ -35,7 +38,28 @@ pub(super) fn version_of(text: &str) -> Option<&str> {
 }
 
 /// Answers `message` by `deadline`. It has been let in.
-pub(super) async fn infer(state: &ServingState, message: ModelInferRequest, deadline: Instant) -> Outcome {
+pub(super) async fn infer(
+    state: &ServingState,
+    forwarding: Option<&Forwarding>,
+    message: ModelInferRequest,
+    deadline: Instant,
+) -> Outcome {
+    observed::named(&message.id);
+    observed::received(|| message.encoded_len());
+    let outcome = infer_on_release(state, forwarding, message, deadline).await;
+    match &outcome.result {
+        Ok(answer) => observed::answered(|| answer.encoded_len()),
+        Err(failure) => observed::failed(failure.code),
+    }
+    outcome
+}
+
+async fn infer_on_release(
+    state: &ServingState,
+    forwarding: Option<&Forwarding>,
+    mut message: ModelInferRequest,
+    deadline: Instant,
+) -> Outcome {
     let mut tally = Tally::open(state);
     let release = match state.registry.pin(&message.model_name, version_of(&message.model_version)) {
         Ok(release) => release,
@@ -48,7 +72,11 @@ pub(super) async fn infer(state: &ServingState, message: ModelInferRequest, dead
     if !predict::is_for_plugin(&release, &message) {
         tally.infers();
     }
-    let mut result = infer_pinned(state, &release, (message, deadline), &mut tally).await;
+    let forwarded = forwarding.map_or(Ok(()), |forwarding| forwarding.add_to(&mut message.parameters));
+    let mut result = match forwarded {
+        Ok(()) => infer_pinned(state, &release, (message, deadline), &mut tally).await,
+        Err(failure) => Err(failure),
+    };
     if let Err(failure) = &mut result {
         tally.failed(failure);
         if failure.code == ErrorCode::QueueTimeout && Instant::now() >= deadline {

@@ -8,6 +8,7 @@
 mod contents;
 mod decode;
 mod encode;
+mod forward;
 mod front;
 mod health;
 mod infer;
@@ -18,6 +19,7 @@ pub mod proto;
 mod repository;
 pub mod server;
 mod service;
+mod settings;
 mod shared_memory;
 mod statistics;
 mod status;

@@ -15,6 +15,7 @@ use super::proto::inference::infer_parameter::ParameterChoice;
 use super::proto::inference::{ModelInferRequest, ModelInferResponse};
 use super::shared_memory::REGION;
 use crate::failure::RequestFailure;
+use crate::observed;
 use crate::pipeline::{self, PredictRequest};
 use crate::registry::{PluginSlot, Release};
 use crate::request_id::made_id;
@@ -38,7 +39,8 @@ pub(super) fn is_for_plugin(release: &Release, message: &ModelInferRequest) -> b
 pub(super) fn read(message: ModelInferRequest, deadline: Instant) -> Result<PredictRequest, RequestFailure> {
     let content_type = text_of(&message.parameters, "content_type")?.map(str::to_owned);
     let accept = text_of(&message.parameters, "accept")?.map(str::to_owned);
-    let request_id = if message.id.is_empty() { made_id() } else { message.id.clone() };
+    let request_id =
+        if message.id.is_empty() { observed::request_id().unwrap_or_else(made_id) } else { message.id.clone() };
     refuse_regions(&message)?;
     let body = body_of(message)?;
     Ok(PredictRequest { request_id, content_type, accept, body, deadline })

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::forward::Forwarding;
 use super::front::{StreamDeadline, Ticket};
 use super::infer::{Outcome, infer};
 use super::proto::EncodedConfigResponse;
@@ -14,10 +15,11 @@ use super::proto::inference as wire;
 use super::proto::inference::grpc_inference_service_server::GrpcInferenceService;
 use super::statistics::statistics;
 use super::stream::{Answers, StreamTerms, answers};
-use super::{metadata, repository, shared_memory};
+use super::{metadata, repository, settings, shared_memory};
 use crate::failure::RequestFailure;
 use crate::registry::{PluginSlot, Release};
 use crate::serving::ServingState;
+use crate::settings::HeaderPattern;
 use crate::shared_memory::cuda;
 
 /// The service.
@@ -26,6 +28,8 @@ pub(super) struct InferenceService {
     pub(super) stream_requests_max: usize,
     pub(super) message_bytes_max: usize,
     pub(super) stop: CancellationToken,
+    /// Which metadata become parameters of an inference request.
+    pub(super) forwarded_headers: Option<HeaderPattern>,
 }
 
 /// What an rpc answers.
@@ -64,10 +68,11 @@ impl GrpcInferenceService for InferenceService {
     }
 
     async fn model_infer(&self, request: Request<wire::ModelInferRequest>) -> Answer<wire::ModelInferResponse> {
-        let (_, extensions, message) = request.into_parts();
+        let (metadata, extensions, message) = request.into_parts();
         let ticket = extensions.get::<Ticket>().ok_or_else(no_ticket)?;
         ticket.take_over();
-        let Outcome { release, result } = infer(&self.state, message, ticket.deadline).await;
+        let Outcome { release, result } =
+            infer(&self.state, self.forwarding(metadata).as_ref(), message, ticket.deadline).await;
         let named = |metadata: &mut MetadataMap| release.iter().for_each(|release| name_release(metadata, release));
         match result {
             Ok(message) => {
@@ -87,6 +92,7 @@ impl GrpcInferenceService for InferenceService {
         let (metadata, extensions, requests) = request.into_parts();
         let StreamDeadline(deadline) = *extensions.get().ok_or_else(no_ticket)?;
         let terms = StreamTerms {
+            forwarding: self.forwarding(metadata.clone()),
             metadata,
             deadline,
             requests_max: self.stream_requests_max,
@@ -172,12 +178,19 @@ impl GrpcInferenceService for InferenceService {
         Ok(Response::new(wire::CudaSharedMemoryUnregisterResponse {}))
     }
 
-    async fn trace_setting(&self, _: Request<wire::TraceSettingRequest>) -> Answer<wire::TraceSettingResponse> {
-        not_served("trace settings")
+    async fn trace_setting(&self, request: Request<wire::TraceSettingRequest>) -> Answer<wire::TraceSettingResponse> {
+        Ok(Response::new(settings::trace(&self.state, request.into_inner())?))
     }
 
-    async fn log_settings(&self, _: Request<wire::LogSettingsRequest>) -> Answer<wire::LogSettingsResponse> {
-        not_served("log settings")
+    async fn log_settings(&self, request: Request<wire::LogSettingsRequest>) -> Answer<wire::LogSettingsResponse> {
+        Ok(Response::new(settings::log(request.into_inner())?))
+    }
+}
+
+impl InferenceService {
+    fn forwarding(&self, metadata: MetadataMap) -> Option<Forwarding> {
+        let pattern = self.forwarded_headers.clone()?;
+        Some(Forwarding { pattern, headers: metadata.into_headers() })
     }
 }
 
@@ -192,11 +205,6 @@ fn name_release(metadata: &mut MetadataMap, release: &Release) {
     if let PluginSlot::Serving(generation) = &release.plugin {
         insert("x-plugin-generation", &generation.number_text);
     }
-}
-
-fn not_served<T>(what: &str) -> Answer<T> {
-    let text = format!("{what} over gRPC: not served by this version");
-    Err(RequestFailure::new(ErrorCode::NotImplemented, text).into())
 }
 
 /// The front gives each inference its ticket.

@@ -7,19 +7,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::stream::{self, Stream, StreamExt as _};
+use http::HeaderMap;
 use model::ErrorCode;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::metadata::MetadataMap;
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
+use super::forward::Forwarding;
 use super::infer::infer;
 use super::parameters::parameter;
 use super::proto::inference::infer_parameter::ParameterChoice;
 use super::proto::inference::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 use super::status::{is_too_large, shutting_down, too_large};
 use crate::metrics::Surface;
+use crate::observed::{self, Arrival, Sealed};
 use crate::serving::ServingState;
 
 /// Answers on their way out.
@@ -49,12 +52,16 @@ struct StreamCall {
     mode: FailureMode,
     deadline: Option<Instant>,
     message_bytes_max: usize,
+    headers: Arc<HeaderMap>,
+    forwarding: Option<Arc<Forwarding>>,
 }
 
 /// How a stream is served.
 pub(super) struct StreamTerms {
     /// What its client said when it opened it.
     pub(super) metadata: MetadataMap,
+    /// What of it becomes parameters of each request.
+    pub(super) forwarding: Option<Forwarding>,
     /// When its client gives up.
     pub(super) deadline: Option<Instant>,
     /// Requests that are worked on at once.
@@ -67,8 +74,10 @@ pub(super) struct StreamTerms {
 
 /// Answers the requests of one stream, in their order.
 pub(super) fn answers(state: Arc<ServingState>, requests: Streaming<ModelInferRequest>, terms: StreamTerms) -> Answers {
-    let StreamTerms { metadata, deadline, requests_max, message_bytes_max, stop } = terms;
-    let call = StreamCall { state, mode: FailureMode::of(&metadata), deadline, message_bytes_max };
+    let StreamTerms { metadata, forwarding, deadline, requests_max, message_bytes_max, stop } = terms;
+    let mode = FailureMode::of(&metadata);
+    let (headers, forwarding) = (Arc::new(metadata.into_headers()), forwarding.map(Arc::new));
+    let call = StreamCall { state, mode, deadline, message_bytes_max, headers, forwarding };
     let stopped = stop.clone();
     let end = stream::once(async move { stopped.is_cancelled().then(|| Err(shutting_down())) });
     let answers = requests
@@ -86,7 +95,7 @@ impl StreamCall {
         request: Result<ModelInferRequest, Status>,
     ) -> impl Future<Output = Result<ModelStreamInferResponse, Status>> {
         // A panic ends this request alone; the stream waits for its end.
-        let task = request.map(|message| AbortOnDropHandle::new(tokio::spawn(self.clone().answer(message))));
+        let task = request.map(|message| AbortOnDropHandle::new(tokio::spawn(self.clone().answer_watched(message))));
         async move {
             match task {
                 Ok(task) => task.await.unwrap_or_else(|error| Err(Status::internal(error.to_string()))),
@@ -100,15 +109,31 @@ impl StreamCall {
         }
     }
 
+    /// Answers a request under the eyes of the observer. All requests of a stream continue the trace that opened it.
+    async fn answer_watched(self, message: ModelInferRequest) -> Result<ModelStreamInferResponse, Status> {
+        let state = Arc::clone(&self.state);
+        let seen = {
+            let route = || "/inference.GRPCInferenceService/ModelStreamInfer".to_owned();
+            state.observer.begin(&Arrival { surface: Surface::Grpc, route: &route, headers: &self.headers })
+        };
+        // The answers of a stream have no headers of their own; its code tells of a failure that goes out as a text, too.
+        let seal = |answer: &mut Result<_, Status>, _| {
+            let status = answer.as_ref().err().map_or(Code::Ok, Status::code);
+            Sealed { status: status as u16, bytes_out: None }
+        };
+        state.observer.watch(seen, Box::pin(self.answer(message)), seal).await
+    }
+
     async fn answer(self, message: ModelInferRequest) -> Result<ModelStreamInferResponse, Status> {
         let id = message.id.clone();
         let result = match self.state.admit(Surface::Grpc, self.state.limits.timeout) {
             Ok(admitted) => {
                 let deadline = self.deadline.map_or(admitted.deadline, |deadline| deadline.min(admitted.deadline));
-                infer(&self.state, message, deadline).await.result
+                infer(&self.state, self.forwarding.as_deref(), message, deadline).await.result
             }
             Err(failure) => {
                 self.state.metrics.refused(failure.code);
+                observed::failed(failure.code);
                 Err(failure)
             }
         };

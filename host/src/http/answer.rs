@@ -6,14 +6,13 @@ use bytes::Bytes;
 use model::ErrorCode;
 
 use crate::failure::{RenderedFailure, RequestFailure};
+use crate::observed;
 use crate::registry::{PluginSlot, Release};
 
 /// The model version that answered.
 pub(super) static MODEL_VERSION: HeaderName = HeaderName::from_static("x-model-version");
 /// The plugin generation that answered.
 pub(super) static PLUGIN_GENERATION: HeaderName = HeaderName::from_static("x-plugin-generation");
-/// The request's id.
-pub(super) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// 200 with a JSON body.
 pub(super) fn json(body: impl Into<Body>) -> Response<Body> {
@@ -56,6 +55,7 @@ pub(super) fn tf_serving_failure(failure: &RequestFailure) -> Response<Body> {
 }
 
 fn rendered(failure: &RequestFailure, rendered: RenderedFailure) -> Response<Body> {
+    observed::failed(failure.code);
     let mut response = Response::new(Body::from(rendered.body));
     *response.status_mut() = StatusCode::from_u16(rendered.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
@@ -84,17 +84,13 @@ pub(super) fn with_version(mut response: Response<Body>, release: &Release) -> R
     response
 }
 
-/// Says which version and plugin generation answered, and to which request.
-pub(super) fn with_release(response: Response<Body>, release: &Release, request_id: &str) -> Response<Body> {
+/// Says which version and plugin generation answered.
+pub(super) fn with_release(response: Response<Body>, release: &Release) -> Response<Body> {
     let mut response = with_version(response, release);
-    let headers = response.headers_mut();
     if let PluginSlot::Serving(generation) = &release.plugin
         && let Ok(value) = shared_text(&generation.number_text)
     {
-        headers.insert(PLUGIN_GENERATION.clone(), value);
-    }
-    if let Ok(value) = HeaderValue::from_str(request_id) {
-        headers.insert(REQUEST_ID.clone(), value);
+        response.headers_mut().insert(PLUGIN_GENERATION.clone(), value);
     }
     response
 }

@@ -44,7 +44,7 @@ mod tests {
         for &(name, value) in headers {
             map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        let pattern = HeaderPattern::new(pattern).expect("a pattern");
+        let pattern = HeaderPattern::new("setting", pattern).expect("a pattern");
         let mut parameters = vec![("own".to_owned(), ParameterValue::Signed(1))];
         let outcome = forward_headers(&map, &pattern, &mut parameters).map_err(|failure| failure.text);
         parameters.remove(0);

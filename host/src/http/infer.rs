@@ -21,6 +21,7 @@ use super::v2_json::{
 };
 use crate::classification::Classification;
 use crate::failure::RequestFailure;
+use crate::observed;
 use crate::pipeline::{self, Waiting};
 use crate::registry::{LoadedVersion, Release};
 use crate::serving::ServingState;
@@ -161,6 +162,7 @@ pub(super) async fn run(
     deadline: Instant,
 ) -> Result<Inferred, RequestFailure> {
     let InferRequest { id, inputs, outputs: wanted, encoding, parameters } = request;
+    id.as_deref().into_iter().for_each(observed::named);
     let inferred = pipeline::infer(version, inputs, &wanted, waiting(deadline, &parameters)).await;
     let outputs = inferred.map_err(|failure| failure.with_request_id(id.as_deref()))?;
     // Where none is asked for by name, all are wanted in one form.

@@ -40,6 +40,7 @@ pub fn metrics_text(state: &ServingState) -> prometheus::Result<String> {
     let (regions, bytes) = state.shared_memory.open_regions();
     state.metrics.show_shared_memory(regions, bytes);
     state.metrics.show_log_lines_dropped(crate::logging::lines_dropped());
+    state.metrics.show_access_log_lines_dropped(state.observer.lines_dropped());
     state.metrics.render()
 }
 

@@ -7,7 +7,9 @@ mod forward;
 mod generate;
 mod infer;
 mod json;
+mod logging;
 mod metrics_page;
+mod observe;
 mod openapi;
 mod path;
 mod predict;
@@ -21,6 +23,7 @@ mod shared_memory;
 mod statistics;
 pub mod tf_json;
 mod tf_serving;
+mod trace;
 mod traffic;
 mod v2;
 pub mod v2_json;
@@ -69,6 +72,12 @@ pub fn routes() -> Routes {
         .post("/v2/repository/models//unload", repository::unload_nameless)
         .post("/v2/repository/{repository}/index", repository::named)
         .post("/v2/repository/{repository}/models/{model}/{verb}", repository::named)
+        .get("/v2/trace/setting", trace::read)
+        .post("/v2/trace/setting", trace::update)
+        .get("/v2/models/{model}/trace/setting", trace::read_of_model)
+        .post("/v2/models/{model}/trace/setting", trace::update_of_model)
+        .get("/v2/logging", logging::read)
+        .post("/v2/logging", logging::update)
         .get("/v1/models", tf_serving::nameless)
         .post("/v1/models/{segment}", predict::predict)
         .get("/v1/models/{segment}", tf_serving::status)
@@ -90,6 +99,7 @@ pub fn router(state: Arc<ServingState>) -> Router {
     } else {
         routes.layer(from_fn_with_state(Arc::clone(&state), restrict::check))
     };
+    let routes = routes.layer(from_fn_with_state(Arc::clone(&state), observe::watch));
     // Outermost, so that it sees whatever is answered.
     routes.layer(from_fn_with_state(Arc::clone(&state), traffic::count)).with_state(state)
 }

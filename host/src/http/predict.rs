@@ -12,12 +12,14 @@ use model::ErrorCode;
 use super::answer;
 use super::coding::offering;
 use super::path::Path;
-use super::request::{admit, read_body, request_id};
+use super::request::{admit, read_body};
 use super::servable::{Dialect, Servable, VersionChoice};
 use super::tf_serving;
 use crate::failure::RequestFailure;
+use crate::observed;
 use crate::pipeline::{self, PredictRequest};
 use crate::registry::Release;
+use crate::request_id::made_id;
 use crate::serving::ServingState;
 use crate::tally::Tally;
 
@@ -86,10 +88,9 @@ async fn run(
         }
     };
     tally.pinned(&release);
-    let id = request_id(&parts.headers);
     let dialect = Dialect::of(&release);
     let outcome = match dialect {
-        Dialect::Host => through_plugin(state, &release, (&parts.headers, &id, body), &mut tally).await,
+        Dialect::Host => through_plugin(state, &release, (&parts.headers, body), &mut tally).await,
         Dialect::TfServing => tf_serving::predict(state, &release, (&parts.headers, body), &mut tally).await,
     };
     let response = outcome.unwrap_or_else(|failure| {
@@ -98,20 +99,20 @@ async fn run(
         let response = if dialect == Dialect::TfServing { offering(response, &failure) } else { response };
         if tally.body_was_read() { response } else { answer::closing(response) }
     });
-    answer::with_release(response, &release, &id)
+    answer::with_release(response, &release)
 }
 
 async fn through_plugin(
     state: &ServingState,
     release: &Release,
-    (headers, id, body): (&HeaderMap, &str, Body),
+    (headers, body): (&HeaderMap, Body),
     tally: &mut Tally<'_>,
 ) -> Result<Response<Body>, RequestFailure> {
     let admitted = admit(state, headers)?;
     let body = read_body(state, (headers, body), admitted.deadline, "request body").await?;
     tally.body_read();
     let request = PredictRequest {
-        request_id: id.to_owned(),
+        request_id: observed::request_id().unwrap_or_else(made_id),
         content_type: text_header(headers, &header::CONTENT_TYPE),
         accept: text_header(headers, &header::ACCEPT),
         body,

@@ -1,6 +1,5 @@
 //! The model repository extension: index, load and unload.
 
-use std::fmt::Display;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -14,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::answer;
 use super::path::Path;
-use super::request::{admit, read_body};
+use super::request::{malformed_json, read_object};
 use crate::failure::RequestFailure;
 use crate::repository_api::{IndexScope, LoadParameters};
 use crate::serving::ServingState;
@@ -93,17 +92,8 @@ async fn unload_model(state: &ServingState, model: &str, request: Request<Body>)
 
 /// The body; an empty one says nothing.
 async fn read(state: &ServingState, request: Request<Body>) -> Result<RepositoryRequest, RequestFailure> {
-    let (parts, body) = request.into_parts();
-    let admitted = admit(state, &parts.headers)?;
-    let body = read_body(state, (&parts.headers, body), admitted.deadline, "request JSON").await?;
-    if body.iter().all(u8::is_ascii_whitespace) {
-        return Ok(RepositoryRequest::default());
-    }
-    let malformed = |error: &dyn Display| {
-        RequestFailure::new(ErrorCode::MalformedRequest, format!("failed to parse the request JSON buffer: {error}"))
-    };
-    let members: Map<String, Value> = serde_json::from_slice(&body).map_err(|error| malformed(&error))?;
-    serde_json::from_value(Value::Object(members)).map_err(|error| malformed(&error))
+    let members = read_object(state, request).await?;
+    serde_json::from_value(Value::Object(members)).map_err(|error| malformed_json(&error))
 }
 
 fn scope(request: &RepositoryRequest) -> Result<IndexScope, RequestFailure> {

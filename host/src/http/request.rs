@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Request, header};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use model::ErrorCode;
+use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 
-use super::answer::REQUEST_ID;
 use super::coding::{Coding, decompress};
 use crate::failure::RequestFailure;
 use crate::metrics::Surface;
-use crate::request_id::{REQUEST_ID_BYTES_MAX, made_id};
+use crate::observed;
 use crate::serving::{Admitted, ServingState};
 use crate::tally::Tally;
 
@@ -60,9 +60,31 @@ pub(super) async fn read_body(
             timeout_at(deadline, bounds.discard(&mut body)).await.ok();
             Err(failure)
         }
-        Ok(outcome) => outcome,
+        Ok(outcome) => outcome.inspect(|body| observed::received(|| body.len())),
         Err(_) => Err(RequestFailure::new(ErrorCode::DeadlineExceeded, "the body did not arrive in time")),
     }
+}
+
+/// Lets a request in and reads its body, a JSON object; a body without text is one without members.
+///
+/// # Errors
+/// As [`admit`] and [`read_body`], and [`ErrorCode::MalformedRequest`].
+pub(super) async fn read_object(
+    state: &ServingState,
+    request: Request<Body>,
+) -> Result<Map<String, Value>, RequestFailure> {
+    let (parts, body) = request.into_parts();
+    let admitted = admit(state, &parts.headers)?;
+    let body = read_body(state, (&parts.headers, body), admitted.deadline, "request JSON").await?;
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Map::new());
+    }
+    serde_json::from_slice(&body).map_err(|error| malformed_json(&error))
+}
+
+/// Says that a body is not the JSON that was asked for. The text is Triton's.
+pub(super) fn malformed_json(error: &serde_json::Error) -> RequestFailure {
+    RequestFailure::new(ErrorCode::MalformedRequest, format!("failed to parse the request JSON buffer: {error}"))
 }
 
 /// Reads the body as [`read_body`] does, and undoes its compression.
@@ -173,14 +195,5 @@ impl Gathered {
 
     fn into_bytes(self) -> Bytes {
         if self.rest.is_empty() { self.first } else { self.rest.freeze() }
-    }
-}
-
-/// The client's id for the request, or one made here. Ids are printable ASCII of at most 128 characters.
-pub(super) fn request_id(headers: &HeaderMap) -> String {
-    let given = headers.get(&REQUEST_ID).and_then(|value| value.to_str().ok());
-    match given {
-        Some(id) if !id.is_empty() && id.len() <= REQUEST_ID_BYTES_MAX => id.to_owned(),
-        _ => made_id(),
     }
 }

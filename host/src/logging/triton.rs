@@ -66,7 +66,7 @@ impl TritonFormat {
 
 /// Year, month and day of a day since 1970-01-01 in the Gregorian calendar. Counts in eras of 400 years from a year that
 /// begins in March, so that the leap day is the last.
-fn date(days_since_epoch: u64) -> (u64, u64, u64) {
+pub(crate) fn date(days_since_epoch: u64) -> (u64, u64, u64) {
     const DAYS_TO_EPOCH: u64 = 719_468;
     const DAYS_PER_ERA: u64 = 146_097;
     let days = days_since_epoch + DAYS_TO_EPOCH;

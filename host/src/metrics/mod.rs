@@ -2,6 +2,7 @@
 //! so that no request looks a label up. Owned by the app; others hold clones of the handles.
 
 mod departed;
+mod dropped_lines;
 mod families;
 mod forget;
 mod inference;
@@ -19,8 +20,6 @@ mod traffic;
 mod triton;
 mod version;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use model::{ErrorCode, ModelName, VersionNumber};
@@ -30,6 +29,7 @@ use prometheus::{
 };
 
 pub use departed::{Departed, SERIES_GRACE};
+use dropped_lines::DroppedLines;
 use forget::Known;
 pub use inference::{BatchCounts, FailureReason, InferenceCounters, InferenceSnapshot, PhaseCounts, TimedCount};
 pub use model_metrics::{ModelMetrics, histogram_families, histogram_family, tag_label};
@@ -102,8 +102,9 @@ pub struct Metrics {
     plugin_counter: prometheus::CounterVec,
     plugin_observation: Observations,
     shared_memory: SharedMemoryMetrics,
-    log_lines_dropped: IntCounter,
-    log_lines_dropped_seen: Arc<AtomicU64>,
+    log_lines_dropped: DroppedLines,
+    access_log_lines_dropped: DroppedLines,
+    trace_spans: IntCounterVec,
     limit: GaugeVec,
     models: IntGaugeVec,
     /// What goes over HTTP.
@@ -131,10 +132,6 @@ fn plugin_counter(registry: &Registry) -> prometheus::CounterVec {
     registered(registry, prometheus::CounterVec::new(options, &["model", "name"]))
 }
 
-fn log_lines_dropped(registry: &Registry) -> IntCounter {
-    registered(registry, IntCounter::new(names::LOG_LINES_DROPPED, "Log lines dropped because nobody took them"))
-}
-
 /// The stages of predict, for dashboards made for KServe.
 fn kserve(registry: &Registry) -> [HistogramVec; 3] {
     let families = [
@@ -146,6 +143,16 @@ fn kserve(registry: &Registry) -> [HistogramVec; 3] {
         let options = HistogramOpts::new(name, help).buckets(duration_buckets());
         registered(registry, HistogramVec::new(options, &["model_name"]))
     })
+}
+
+/// Every outcome is there from the start, at zero.
+fn trace_spans(registry: &Registry) -> IntCounterVec {
+    let options = Opts::new(names::TRACE_SPANS, "Spans of traces, by what became of them");
+    let family = registered(registry, IntCounterVec::new(options, &["outcome"]));
+    for outcome in ["exported", "dropped", "failed"] {
+        family.with_label_values(&[outcome]);
+    }
+    family
 }
 
 /// One series that never changes: which version runs.
@@ -228,8 +235,17 @@ impl Metrics {
             plugin_counter: plugin_counter(r),
             plugin_observation: registered(r, Ok(Observations::new())),
             shared_memory: SharedMemoryMetrics::new(r),
-            log_lines_dropped: log_lines_dropped(r),
-            log_lines_dropped_seen: Arc::default(),
+            log_lines_dropped: DroppedLines::new(
+                r,
+                names::LOG_LINES_DROPPED,
+                "Log lines dropped because nobody took them",
+            ),
+            access_log_lines_dropped: DroppedLines::new(
+                r,
+                names::ACCESS_LOG_LINES_DROPPED,
+                "Access log lines dropped because nobody took them",
+            ),
+            trace_spans: trace_spans(r),
             limit: registered(r, GaugeVec::new(Opts::new(names::LIMIT, "Limits in force, by name"), &["name"])),
             models: gauges(names::MODELS, "Models by state", &["state"]),
             http: Traffic::new(r, &Names::HTTP),
@@ -282,14 +298,23 @@ impl Metrics {
 
     /// Shows how many log lines have been dropped since the start.
     pub fn show_log_lines_dropped(&self, count: u64) {
-        // Of those who look at the same time each adds what nobody has added.
-        let seen = self.log_lines_dropped_seen.fetch_max(count, Ordering::Relaxed);
-        self.log_lines_dropped.inc_by(count.saturating_sub(seen));
+        self.log_lines_dropped.show(count);
     }
 
     /// Shows the shared memory regions that are open, and their bytes together.
     pub fn show_shared_memory(&self, regions: u64, bytes: u64) {
         self.shared_memory.show(regions, bytes);
+    }
+
+    /// Shows how many lines of the access log have been dropped.
+    pub fn show_access_log_lines_dropped(&self, count: u64) {
+        self.access_log_lines_dropped.show(count);
+    }
+
+    /// Counts spans of which this became: `exported`, `dropped` or `failed`.
+    #[must_use]
+    pub fn trace_spans(&self, outcome: &str) -> IntCounter {
+        self.trace_spans.with_label_values(&[outcome])
     }
 
     /// Shows a limit.

@@ -50,6 +50,10 @@ pub const DRAINING: &str = "airlock_releases_draining";
 pub const MODELS: &str = "airlock_models";
 /// Log lines dropped because the reader of standard error did not keep up.
 pub const LOG_LINES_DROPPED: &str = "airlock_log_lines_dropped_total";
+/// Access log lines dropped because their reader did not keep up.
+pub const ACCESS_LOG_LINES_DROPPED: &str = "airlock_access_log_lines_dropped_total";
+/// Spans, by what became of them.
+pub const TRACE_SPANS: &str = "airlock_trace_spans_total";
 /// Build information.
 pub const BUILD: &str = "airlock_build_info";
 /// Shared memory regions open now.

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use batching::{BatchTimes, Inferred};
@@ -50,6 +51,7 @@ fn metric_names() {
     let text = metrics.render().expect("encodes");
     let types: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     insta::assert_snapshot!(types.join("\n"), @r"
+    airlock_access_log_lines_dropped gauge
     airlock_batch_rows histogram
     airlock_batches_run_inline gauge
     airlock_build_info gauge
@@ -89,6 +91,7 @@ fn metric_names() {
     airlock_shared_memory_regions gauge
     airlock_stage_duration_seconds histogram
     airlock_swaps_total counter
+    airlock_trace_spans_total counter
     nv_cache_hit_duration_per_model counter
     nv_cache_insertion_duration gauge
     nv_cache_lookup_duration gauge
@@ -335,5 +338,6 @@ fn lines_that_were_dropped_are_counted_once_whoever_looks() {
     for dropped in [3, 5, 4, 5] {
         metrics.show_log_lines_dropped(dropped);
     }
-    assert_eq!(metrics.log_lines_dropped.get(), 5);
+    let text = metrics.render().expect("encodes");
+    assert!(text.contains("airlock_log_lines_dropped_total 5\n"), "{text}");
 }

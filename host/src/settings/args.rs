@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::SettingsError;
 use super::foreign::ForeignArgs;
 use super::grpc::GrpcArgs;
+use super::trace::TraceArgs;
 use super::triton::TritonArgs;
 
 /// What `airlock serve` can be told. Names are Triton's where the same thing is meant.
@@ -149,6 +150,11 @@ pub struct ServeArgs {
     #[arg(long, env = "AIRLOCK_LOG", value_name = "FILTER")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
+    /// Where a line of JSON for each answered inference and predict goes: a file that lines are added to, - for standard
+    /// output, or off [default: off]
+    #[arg(long, env = "AIRLOCK_ACCESS_LOG", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access_log: Option<String>,
     /// Native library of custom operators that models may name in model_operations; without it they are refused. May be
     /// given several times
     #[arg(long, env = "AIRLOCK_CUSTOM_OP_LIBRARY", value_name = "FILE")]
@@ -179,6 +185,10 @@ pub struct ServeArgs {
     #[serde(flatten)]
     #[expect(missing_docs, reason = "documented where it is declared")]
     pub triton: TritonArgs,
+    #[command(flatten, next_help_heading = "Tracing, as in Triton")]
+    #[serde(flatten)]
+    #[expect(missing_docs, reason = "documented where it is declared")]
+    pub trace: TraceArgs,
     #[command(flatten)]
     #[serde(skip)]
     #[expect(missing_docs, reason = "documented where it is declared")]
@@ -197,6 +207,23 @@ pub enum LogFormat {
     Default,
     /// The same with the time as ISO 8601 has it.
     Iso8601,
+}
+
+impl LogFormat {
+    const NAMES: [(&str, Self); 4] =
+        [("json", Self::Json), ("text", Self::Text), ("default", Self::Default), ("ISO8601", Self::Iso8601)];
+
+    /// The format of this name, as clients write it.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, format)| *format)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, format)| *format == self).map_or("json", |(name, _)| name)
+    }
 }
 
 impl ServeArgs {

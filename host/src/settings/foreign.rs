@@ -1,25 +1,11 @@
-//! Flags of tritonserver that have no effect here, so that a manifest that has them still starts this server: those of
-//! parts that are not served yet, whose values are looked at, and those that can mean nothing here, whose are not.
-//! Each that is given is named once in the log.
+//! Flags of tritonserver that can mean nothing here, so that a manifest that has them still starts this server. Their values
+//! are not looked at, and those that are given are named once in the log.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use super::HeaderPattern;
-
-/// Flags of parts that are not served yet, with the shape of their values.
-const LATER: [(&str, Shape); 7] = [
-    ("grpc-header-forward-pattern", Shape::Pattern),
-    ("trace-config", Shape::TraceSetting),
-    ("trace-file", Shape::Text),
-    ("trace-level", Shape::Text),
-    ("trace-rate", Shape::Number),
-    ("trace-count", Shape::Number),
-    ("trace-log-frequency", Shape::Number),
-];
-
-/// Flags that can mean nothing here: of native plug-ins, of memory pools and devices that are managed otherwise, and of
-/// front ends that are not served.
-const MEANINGLESS: [&str; 31] = [
+/// Of native plug-ins, of memory pools and devices that are managed otherwise, and of front ends and trace files that there
+/// are none of.
+const MEANINGLESS: [&str; 32] = [
     "allow-gpu-metrics",
     "allow-sagemaker",
     "allow-vertex-ai",
@@ -51,69 +37,19 @@ const MEANINGLESS: [&str; 31] = [
     "vertex-ai-port",
     "vertex-ai-thread-count",
     "tensorflow-version",
+    "trace-file",
 ];
-
-/// What a value has to look like.
-#[derive(Clone, Copy, Debug)]
-enum Shape {
-    Text,
-    Number,
-    /// `[MODE,]KEY=VALUE`; the value of what is counted is a number.
-    TraceSetting,
-    /// A regular expression.
-    Pattern,
-}
-
-impl Shape {
-    fn check(self, text: &str) -> Result<String, String> {
-        let fits = match self {
-            Self::Text => true,
-            Self::Number => text.parse::<f64>().is_ok_and(|number| number >= -1.0),
-            Self::TraceSetting => is_pair(text, '=') && counts(text),
-            Self::Pattern => HeaderPattern::new(text).is_ok(),
-        };
-        if fits { Ok(text.to_owned()) } else { Err(format!("it must be {}", self.name())) }
-    }
-
-    fn name(self) -> String {
-        match self {
-            Self::Text => "a text".to_owned(),
-            Self::Number => "a number".to_owned(),
-            Self::TraceSetting => {
-                "two texts with '=' between them, a whole number behind rate, count and log-frequency".to_owned()
-            }
-            Self::Pattern => "a regular expression".to_owned(),
-        }
-    }
-}
-
-fn is_pair(text: &str, between: char) -> bool {
-    text.split_once(between).is_some_and(|(key, value)| !key.is_empty() && !value.is_empty())
-}
-
-/// Whether what a trace setting counts is a whole number; -1 means without end.
-fn counts(text: &str) -> bool {
-    let Some((key, value)) = text.split_once('=') else { return false };
-    let key = key.rsplit(',').next().unwrap_or(key);
-    !matches!(key, "rate" | "count" | "log-frequency") || value.parse::<i64>().is_ok_and(|number| number >= -1)
-}
 
 /// The flags without effect that were given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForeignArgs {
-    /// Of parts that are not served yet.
-    pub later: Vec<&'static str>,
-    /// Of what can mean nothing here.
+    /// Their names.
     pub meaningless: Vec<&'static str>,
 }
 
 impl ForeignArgs {
     /// Names each flag once in the log.
     pub fn report(&self) {
-        if !self.later.is_empty() {
-            let flags = flags(&self.later);
-            tracing::warn!(flags, "accepted; they have an effect once what they are about is served");
-        }
         if !self.meaningless.is_empty() {
             tracing::warn!(flags = flags(&self.meaningless), "accepted and ignored: they can mean nothing here");
         }
@@ -125,11 +61,7 @@ fn flags(names: &[&str]) -> String {
 }
 
 impl Args for ForeignArgs {
-    fn augment_args(mut command: Command) -> Command {
-        for (name, shape) in LATER {
-            let parser = move |text: &str| shape.check(text);
-            command = command.arg(argument(name).value_parser(parser));
-        }
+    fn augment_args(command: Command) -> Command {
         command.args(MEANINGLESS.into_iter().map(argument))
     }
 
@@ -145,8 +77,7 @@ fn argument(name: &'static str) -> Arg {
 impl FromArgMatches for ForeignArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let given = |name: &&str| matches.contains_id(name);
-        let later = LATER.iter().map(|(name, _)| *name).filter(given).collect();
-        Ok(Self { later, meaningless: MEANINGLESS.into_iter().filter(given).collect() })
+        Ok(Self { meaningless: MEANINGLESS.into_iter().filter(given).collect() })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -173,33 +104,14 @@ mod tests {
             "268435456",
             "--cuda-memory-pool-byte-size=0:67108864",
             "--cuda-memory-pool-byte-size=1:67108864",
-            "--trace-config=triton,file=/tmp/trace.json",
-            "--trace-config=level=TIMESTAMPS",
-            "--trace-config=rate=100",
-            "--grpc-header-forward-pattern=x-.*",
-            "--trace-count=-1",
+            "--trace-file=/tmp/trace.json",
         ]);
         let given = given.expect("all are flags of Triton");
-        assert_eq!(given.later, ["grpc-header-forward-pattern", "trace-config", "trace-count"]);
         assert_eq!(
             given.meaningless,
-            ["backend-directory", "cuda-memory-pool-byte-size", "pinned-memory-pool-byte-size"]
+            ["backend-directory", "cuda-memory-pool-byte-size", "pinned-memory-pool-byte-size", "trace-file"]
         );
         assert_eq!(parse(&[]).expect("none"), ForeignArgs::default());
-    }
-
-    #[test]
-    fn values_of_what_will_be_served_are_looked_at() {
-        for (argument, expected) in [
-            ("--trace-rate=often", "it must be a number"),
-            ("--trace-config=triton", "it must be two texts with '=' between them"),
-            ("--trace-config=rate=x", "a whole number behind rate, count and log-frequency"),
-            ("--trace-config=triton,count=-2", "a whole number behind rate, count and log-frequency"),
-            ("--grpc-header-forward-pattern=(", "it must be a regular expression"),
-        ] {
-            let error = parse(&[argument]).expect_err("refused").to_string();
-            assert!(error.contains(expected), "{argument}: {error}");
-        }
     }
 
     #[test]

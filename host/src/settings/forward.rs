@@ -15,11 +15,11 @@ impl HeaderPattern {
     ///
     /// # Errors
     /// A text that names the setting, the pattern and what is wrong with it.
-    pub fn new(pattern: &str) -> Result<Self, String> {
+    pub fn new(setting: &str, pattern: &str) -> Result<Self, String> {
         let compiled = RegexBuilder::new(pattern).case_insensitive(true).size_limit(COMPILED_BYTES_MAX).build();
-        compiled.map(Self).map_err(|error| {
-            format!("http_header_forward_pattern is '{pattern}'; it must be a regular expression: {error}")
-        })
+        compiled
+            .map(Self)
+            .map_err(|error| format!("{setting} is '{pattern}'; it must be a regular expression: {error}"))
     }
 
     /// Whether a header of this name becomes a parameter.
@@ -35,18 +35,18 @@ mod tests {
 
     #[test]
     fn a_part_of_a_name_is_enough_in_any_case() {
-        let pattern = HeaderPattern::new("My-.*").expect("a pattern");
+        let pattern = HeaderPattern::new("s", "My-.*").expect("a pattern");
         assert!(pattern.matches("my-header") && pattern.matches("not-my-header"));
         assert!(!pattern.matches("other"));
-        let pattern = HeaderPattern::new("(?-i)^X$").expect("a pattern");
+        let pattern = HeaderPattern::new("s", "(?-i)^X$").expect("a pattern");
         assert!(pattern.matches("X") && !pattern.matches("x"));
     }
 
     #[test]
     fn patterns_that_are_none_or_too_large() {
         for bad in ["(", "(?:(?:a{1000}){1000}){1000}"] {
-            let text = HeaderPattern::new(bad).expect_err("refused");
-            assert!(text.starts_with("http_header_forward_pattern is '") && text.contains(bad), "{text}");
+            let text = HeaderPattern::new("the_setting", bad).expect_err("refused");
+            assert!(text.starts_with("the_setting is '") && text.contains(bad), "{text}");
         }
     }
 }

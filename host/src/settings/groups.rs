@@ -8,7 +8,7 @@ use super::bounds::Bounds;
 use super::response_cache::response_cache_bytes;
 use super::{
     EngineSettings, HeaderPattern, Listen, LoadSettings, ModelControlMode, RateLimitSettings, RequestLimits,
-    RestrictedApis, SandboxLimits, ServeArgs, TritonArgs,
+    RestrictedApis, SandboxLimits, ServeArgs,
 };
 use crate::repository::config_choice::ConfigChoice;
 
@@ -58,9 +58,8 @@ pub(super) fn load_settings(args: &ServeArgs, bounds: &mut Bounds, problems: &mu
 }
 
 /// The pattern of the headers that become parameters; one that is none is told and does nothing.
-pub(super) fn forwarded_headers(triton: &TritonArgs, problems: &mut Vec<String>) -> Option<HeaderPattern> {
-    let pattern = HeaderPattern::new(triton.http_header_forward_pattern.as_deref()?);
-    pattern.map_err(|problem| problems.push(problem)).ok()
+pub(super) fn header_pattern(setting: &str, given: Option<&str>, problems: &mut Vec<String>) -> Option<HeaderPattern> {
+    HeaderPattern::new(setting, given?).map_err(|problem| problems.push(problem)).ok()
 }
 
 /// Triton's seconds count where its mode is asked for.
@@ -70,19 +69,6 @@ pub(super) fn rescan_interval(args: &ServeArgs, bounds: &mut Bounds) -> Duration
             Duration::from_secs(bounds.within_u64("repository_poll_secs", Some(seconds), 15, (1, 86_400)))
         }
         _ => bounds.millis("rescan_ms", args.rescan_ms, 5_000, (10, 86_400_000)),
-    }
-}
-
-/// The level that Triton's flags ask for.
-pub(super) fn log_level(triton: &TritonArgs) -> &'static str {
-    let [info, warning, error] = [triton.log_info, triton.log_warning, triton.log_error].map(|on| on.unwrap_or(true));
-    match triton.log_verbose.unwrap_or(0) {
-        0 if info => "info",
-        0 if warning => "warn",
-        0 if error => "error",
-        0 => "off",
-        1 => "debug",
-        _ => "trace",
     }
 }
 

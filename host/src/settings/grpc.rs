@@ -8,9 +8,10 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::bounds::Bounds;
+use super::groups::header_pattern;
 use super::restricted::RestrictedApis;
 use super::triton::switch;
-use super::{RequestLimits, ServeArgs};
+use super::{HeaderPattern, RequestLimits, ServeArgs};
 
 /// Flags of the gRPC port.
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
@@ -81,6 +82,11 @@ pub struct GrpcArgs {
     #[arg(long, env = "AIRLOCK_GRPC_RESTRICTED_PROTOCOL", value_name = "API[,API]:KEY=VALUE")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub grpc_restricted_protocol: Vec<String>,
+    /// Metadata whose names match this regular expression become parameters of their inference request, whatever their
+    /// case; a part of a name is enough
+    #[arg(long, env = "AIRLOCK_GRPC_HEADER_FORWARD_PATTERN", value_name = "REGEX")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grpc_header_forward_pattern: Option<String>,
 }
 
 /// Triton's `--grpc-infer-response-compression-level`.
@@ -120,6 +126,8 @@ pub struct GrpcSettings {
     pub tls: Option<TlsFiles>,
     /// What requests must bring.
     pub restricted: RestrictedApis,
+    /// Which metadata become parameters of an inference request.
+    pub forwarded_headers: Option<HeaderPattern>,
 }
 
 /// How old a connection gets.
@@ -176,6 +184,11 @@ impl GrpcSettings {
                 .is_some_and(|level| level != CompressionLevel::None),
             tls: tls_files(grpc, problems),
             restricted: RestrictedApis::of_grpc(&grpc.grpc_restricted_protocol, problems),
+            forwarded_headers: header_pattern(
+                "grpc_header_forward_pattern",
+                grpc.grpc_header_forward_pattern.as_deref(),
+                problems,
+            ),
         }
     }
 }

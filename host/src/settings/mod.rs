@@ -10,10 +10,12 @@ mod foreign;
 mod forward;
 mod groups;
 mod grpc;
+mod log;
 mod metrics;
 mod response_cache;
 mod restricted;
 mod shared_memory;
+mod trace;
 mod triton;
 
 use std::collections::HashSet;
@@ -32,10 +34,12 @@ use bounds::Bounds;
 pub use control::{ModelControl, StartupModels};
 pub use foreign::ForeignArgs;
 pub use forward::HeaderPattern;
-use groups::{forwarded_headers, listen, load_settings, log_level, request_limits, rescan_interval, sandbox_limits};
+use groups::{header_pattern, listen, load_settings, request_limits, rescan_interval, sandbox_limits};
 pub use grpc::{CompressionLevel, ConnectionAge, GrpcArgs, GrpcSettings, TlsFiles};
+pub use log::{AccessLogTarget, LogLevels, LogSettings};
 pub use metrics::MetricsSettings;
 pub use restricted::{ApiKind, RequiredHeader, RestrictedApis};
+pub use trace::{BatchLimits, TraceArgs, TraceLevels, TraceMode, TraceSettings, TraceValues};
 pub use triton::{ModelControlMode, RateLimitMode, TritonArgs};
 
 use crate::repository::config_choice::ConfigChoice;
@@ -90,6 +94,10 @@ pub struct Settings {
     pub server_name: String,
     /// What it logs, how and where to.
     pub log: LogSettings,
+    /// Where the lines about requests go.
+    pub access_log: AccessLogTarget,
+    /// Which requests are traced, and where to.
+    pub tracing: TraceSettings,
     /// Flags of Triton's that were given and have no effect.
     pub foreign: ForeignArgs,
 }
@@ -141,17 +149,6 @@ impl LoadSettings {
         let count = |threads: Option<u16>| threads.map(ThreadCount::from);
         SessionThreads { intra_op: count(intra_op_threads), inter_op: count(inter_op_threads) }
     }
-}
-
-/// What is logged, how and where to.
-#[derive(Clone, Debug)]
-pub struct LogSettings {
-    /// Log format; `None` chooses by terminal.
-    pub format: Option<LogFormat>,
-    /// Log filter.
-    pub filter: String,
-    /// Where to; standard error where there is none.
-    pub file: Option<PathBuf>,
 }
 
 /// Where the server listens.
@@ -279,17 +276,19 @@ impl Settings {
             metrics: MetricsSettings::of(triton, &mut problems),
             exit_on_error: triton.exit_on_error.unwrap_or(false),
             strict_readiness: triton.strict_readiness.unwrap_or(true),
-            forwarded_headers: forwarded_headers(triton, &mut problems),
+            forwarded_headers: header_pattern(
+                "http_header_forward_pattern",
+                triton.http_header_forward_pattern.as_deref(),
+                &mut problems,
+            ),
             server_name: triton.id.clone().unwrap_or_else(|| "airlock".to_owned()),
             loading: load_settings(&args, &mut bounds, &mut problems),
+            log: LogSettings::of(&args),
+            access_log: AccessLogTarget::of(&args),
+            tracing: TraceSettings::of(&args.trace, &mut bounds, &mut problems),
             state_dir: args.state_dir.unwrap_or_else(|| PathBuf::from("airlock-state")),
             repositories: distinct(args.model_repository),
             onnxruntime: args.onnxruntime,
-            log: LogSettings {
-                format: args.log_format,
-                filter: args.log.unwrap_or_else(|| log_level(&args.triton).to_owned()),
-                file: args.triton.log_file,
-            },
             foreign: args.foreign,
         };
         let bounds = bounds.problems.iter().map(ToString::to_string);

@@ -12,6 +12,7 @@ use airlock::http::v2_json::extensions;
 use airlock::http::{metrics_text, router};
 use airlock::janitor::{Janitor, chore_queue};
 use airlock::metrics::Metrics;
+use airlock::observed::Observer;
 use airlock::registry::{ModelRegistry, PluginSlot, Release, ServedModel};
 use airlock::repository::config_choice::ConfigChoice;
 use airlock::repository::config_text::ConfigDefaults;
@@ -93,6 +94,7 @@ impl Host {
                 overrides: OverridesFolder::new(state_dir),
             },
             shared_memory: SharedMemory::new(None),
+            observer: Observer::off(),
         }));
         let (chores, chore_receiver) = chore_queue();
         let janitor = Janitor::start(chores.clone(), chore_receiver, Arc::clone(&registry), metrics.clone());

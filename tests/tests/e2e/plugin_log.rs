@@ -8,10 +8,15 @@ use tests::process::Signal;
 use tests::scaler::{self, Scaling};
 use tests::{Answer, Repository, Server, fixtures, guests};
 
-/// Predicts under a request id.
+/// The trace that every request belongs to.
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+/// Predicts under a request id, in a trace.
 async fn predict(server: &Server, model: &str, id: &str, body: &'static [u8]) -> Result<Answer> {
     let path = format!("/v1/models/{model}:predict");
-    server.client().send(Method::POST, &path, &[("x-request-id", id)], Bytes::from_static(body)).await
+    let traceparent = format!("00-{TRACE}-00f067aa0ba902b7-01");
+    let headers = [("x-request-id", id), ("traceparent", traceparent.as_str())];
+    server.client().send(Method::POST, &path, &headers, Bytes::from_static(body)).await
 }
 
 #[tokio::test]
@@ -33,8 +38,8 @@ async fn what_a_wasip2_guest_prints() -> Result<()> {
     let log = server.stop().await?;
     for id in ["first", "second", "third"] {
         for level in ["level=INFO", "level=WARN"] {
-            let parts =
-                [level, "target=airlock::plugin", "model=wasip2", &format!("request_id={id}"), "message=to the log"];
+            let (id, trace) = (format!("request_id={id}"), format!("trace_id={TRACE}"));
+            let parts = [level, "target=airlock::plugin", "model=wasip2", &id, &trace, "message=to the log"];
             assert_eq!(log.count(start, &parts), 1, "{parts:?}");
         }
     }

@@ -28,6 +28,8 @@ pub struct LogEntry<'a> {
     pub message: &'a str,
     /// The request that was served; empty while an instance starts.
     pub request_id: &'a str,
+    /// The trace that it belongs to, where its client named one.
+    pub trace_id: Option<&'a str>,
 }
 
 /// The level of a log line.

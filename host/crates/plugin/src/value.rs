@@ -11,6 +11,8 @@ use model::{Signature, Tensor, VersionNumber};
 pub struct Call {
     /// The client's request id or one the host made; it is on every log line.
     pub request_id: String,
+    /// The trace that the request belongs to, likewise; never told to the guest.
+    pub trace_id: Option<String>,
     /// The model version that serves this request.
     pub version: VersionNumber,
     /// The request's content type.

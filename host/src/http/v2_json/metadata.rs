@@ -11,7 +11,7 @@ const SYSTEM_SHARED_MEMORY: &str = "system_shared_memory";
 
 /// The extensions of the protocol that this server can have. Clients decide by this list what they may ask for, so an entry
 /// is added together with what it promises.
-const EXTENSIONS: [&str; 9] = [
+const EXTENSIONS: [&str; 11] = [
     "classification",
     "model_repository",
     "model_repository(unload_dependents)",
@@ -21,6 +21,8 @@ const EXTENSIONS: [&str; 9] = [
     "binary_tensor_data",
     "parameters",
     "statistics",
+    "trace",
+    "logging",
 ];
 
 /// The extensions that a server with this shared memory has.

@@ -129,7 +129,7 @@ impl Plugin {
     fn refused(&self, error: PluginError, call: &Call, place: impl FnOnce() -> Place) -> PluginFailure {
         let failure = convert::refusal(error, &self.spec.limits, place);
         if let PluginFailure::Internal { message, .. } = &failure {
-            self.log_as_host(message, &call.request_id);
+            self.log_as_host(message, Some(call));
         }
         failure
     }
@@ -212,7 +212,7 @@ impl Plugin {
                 if let Some(limit) = error.downcast_ref::<PoolConcurrencyLimitError>() {
                     return Err(PluginFailure::Exhausted { place, message: limit.to_string() });
                 }
-                Err(self.crashed(place, &error, ""))
+                Err(self.crashed(place, &error, None))
             }
             Err(Elapsed) => {
                 if window.by_limit {
@@ -225,7 +225,7 @@ impl Plugin {
     }
 
     /// Why a guest did not come back from a call.
-    fn died(&self, place: Place, error: &wasmtime::Error, refused: Option<usize>, request_id: &str) -> PluginFailure {
+    fn died(&self, place: Place, error: &wasmtime::Error, refused: Option<usize>, call: &Call) -> PluginFailure {
         let limits = &self.spec.limits;
         if error.root_cause().to_string().contains(CROSSING_EXHAUSTED) {
             let message = format!(
@@ -240,15 +240,15 @@ impl Plugin {
         }
         match refused {
             Some(asked) => {
-                self.log_crash(&place, error, request_id);
+                self.log_crash(&place, error, Some(call));
                 PluginFailure::OutOfMemory { place, limit: limits.memory_bytes, asked }
             }
-            None => self.crashed(place, error, request_id),
+            None => self.crashed(place, error, Some(call)),
         }
     }
 
-    fn crashed(&self, place: Place, error: &wasmtime::Error, request_id: &str) -> PluginFailure {
-        self.log_crash(&place, error, request_id);
+    fn crashed(&self, place: Place, error: &wasmtime::Error, call: Option<&Call>) -> PluginFailure {
+        self.log_crash(&place, error, call);
         let message = match error.root_cause().downcast_ref() {
             Some(ResourceTableError::Full) => format!(
                 "it holds {RESOURCES_MAX} WASI handles (streams, pollables), as many as an instance may; drop each once it \
@@ -259,14 +259,16 @@ impl Plugin {
         PluginFailure::Crashed { place, message }
     }
 
-    fn log_crash(&self, place: &Place, error: &wasmtime::Error, request_id: &str) {
+    fn log_crash(&self, place: &Place, error: &wasmtime::Error, call: Option<&Call>) {
         let backtrace = format!("{place} crashed: {error:?}");
-        self.log_as_host(convert::cut(&backtrace, BACKTRACE_BYTES), request_id);
+        self.log_as_host(convert::cut(&backtrace, BACKTRACE_BYTES), call);
     }
 
-    fn log_as_host(&self, message: &str, request_id: &str) {
+    fn log_as_host(&self, message: &str, call: Option<&Call>) {
         let (level, source) = (LogLevel::Error, LogSource::Host);
-        self.spec.sink.log(&LogEntry { level, source, message, request_id });
+        let request_id = call.map_or("", |call| &call.request_id);
+        let trace_id = call.and_then(|call| call.trace_id.as_deref());
+        self.spec.sink.log(&LogEntry { level, source, message, request_id, trace_id });
     }
 }
 
@@ -314,7 +316,7 @@ impl<'a> Lease<'a> {
             Ok(Err(error)) => {
                 let refused = sandbox.meter.refused();
                 plugin.pool.discard(instance, DropReason::Crashed);
-                Err(plugin.died(window.place(&plugin.spec), &error, refused, &call.request_id))
+                Err(plugin.died(window.place(&plugin.spec), &error, refused, call))
             }
             Err(Elapsed) => {
                 plugin.pool.discard(instance, DropReason::TimedOut);

@@ -71,7 +71,8 @@ impl Speech {
         self.bytes_left -= kept.len();
         self.bytes_dropped += (message.len() - kept.len()) as u64;
         let request_id = self.call.as_ref().map_or("", |call| &call.request_id);
-        self.sink.log(&LogEntry { level, source, message: kept, request_id });
+        let trace_id = self.call.as_ref().and_then(|call| call.trace_id.as_deref());
+        self.sink.log(&LogEntry { level, source, message: kept, request_id, trace_id });
     }
 
     /// Printed bytes, split into lines.

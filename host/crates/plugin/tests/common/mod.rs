@@ -158,6 +158,7 @@ pub fn call() -> Arc<Call> {
     let spec = |name: &str| TensorSpec { name: name.into(), data_type: DataType::Uint8, shape: vec![-1, -1] };
     Arc::new(Call {
         request_id: "r-17".to_owned(),
+        trace_id: None,
         version: VersionNumber::new(1).expect("not zero"),
         content_type: Some("application/json".to_owned()),
         accept: None,

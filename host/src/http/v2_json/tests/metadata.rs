@@ -44,7 +44,7 @@ fn the_servers_metadata() {
         concat!(
             r#"{"name":"airlock","version":"0.1.0","extensions":"#,
             r#"["classification","model_repository","model_repository(unload_dependents)","schedule_policy","#,
-            r#""model_configuration","binary_tensor_data","parameters","statistics"]}"#
+            r#""model_configuration","binary_tensor_data","parameters","statistics","trace","logging"]}"#
         )
     );
 }
