@@ -66,7 +66,6 @@ impl Routes {
     }
 
     /// What answers them.
-    #[must_use]
     pub fn into_router(self) -> Router<Arc<ServingState>> {
         self.router
     }

@@ -28,11 +28,24 @@ fn served(routes: &Routes) -> BTreeSet<(String, String)> {
     routes.list().iter().map(|(method, path)| (method.to_string(), outline(path))).collect()
 }
 
-/// What is described: of the metrics port, which alone has a server of its own, or of the HTTP port.
-fn described(description: &Value, on_metrics_port: bool) -> BTreeSet<(String, String)> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Port {
+    Http,
+    Metrics,
+}
+
+impl Port {
+    /// Where a path is served: that of the metrics port alone has a server of its own.
+    fn of(item: &Value) -> Self {
+        if item.get("servers").is_some() { Self::Metrics } else { Self::Http }
+    }
+}
+
+/// What is described of a port.
+fn described(description: &Value, port: Port) -> BTreeSet<(String, String)> {
     let paths = description["paths"].as_object().expect("paths").iter();
     paths
-        .filter(|(_, item)| item.get("servers").is_some() == on_metrics_port)
+        .filter(|(_, item)| Port::of(item) == port)
         .flat_map(|(path, item)| {
             let methods = item.as_object().into_iter().flatten().map(|(method, _)| method);
             let methods = methods.filter(|method| *method != "servers" && *method != "parameters");
@@ -44,8 +57,8 @@ fn described(description: &Value, on_metrics_port: bool) -> BTreeSet<(String, St
 #[test]
 fn every_route_is_described_and_nothing_else() {
     let description = description();
-    assert_eq!(described(&description, false), served(&routes()));
-    assert_eq!(described(&description, true), served(&metrics_routes()));
+    assert_eq!(described(&description, Port::Http), served(&routes()));
+    assert_eq!(described(&description, Port::Metrics), served(&metrics_routes()));
 }
 
 #[test]
