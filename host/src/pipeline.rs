@@ -252,7 +252,7 @@ async fn submit(
         Some(Lookup::Hit(outputs, lookup)) => {
             let inferred = Inferred { outputs, queue: Duration::ZERO, times: BatchTimes::default(), batch_rows: 0 };
             let outcome = look_for_non_finite(version, inferred, stages);
-            submission.end(outcome.as_ref().map(|_| Success::Known { lookup }));
+            submission.end(&outcome.as_ref().map(|_| Success::Known { lookup }));
             return outcome;
         }
         Some(Lookup::Miss(missing)) => Some(missing),
@@ -262,10 +262,10 @@ async fn submit(
     let request = InferenceRequest { inputs, rows, deadline: Some(deadline), priority, timeout };
     let outcome = version.batch.submit(request).await;
     if let (Some(answers), Some(missing), Ok(inferred)) = (answers, missing, &outcome) {
-        version.metrics.inference().missed(answers.keep(missing, &inferred.outputs));
+        version.metrics.inference().missed(answers.keep(&missing, &inferred.outputs));
     }
     let outcome = outcome.and_then(|inferred| look_for_non_finite(version, inferred, stages));
-    submission.end(outcome.as_ref().map(|inferred| Success::Inferred { rows, inferred }));
+    submission.end(&outcome.as_ref().map(|inferred| Success::Inferred { rows, inferred }));
     let inferred = outcome?;
     observed::rows(rows, inferred.batch_rows);
     stages.record(Stage::Queue, inferred.queue);
@@ -312,10 +312,10 @@ enum Success<'a> {
 }
 
 impl Submission<'_> {
-    fn end(&mut self, outcome: Result<Success<'_>, &BatchError>) {
+    fn end(&mut self, outcome: &Result<Success<'_>, &BatchError>) {
         let Some(metrics) = self.metrics.take() else { return };
         let time = self.started.elapsed();
-        match outcome {
+        match *outcome {
             Ok(Success::Inferred { rows, inferred }) => metrics.inference().succeeded(rows, inferred, time),
             Ok(Success::Known { lookup }) => metrics.inference().hit(lookup, time),
             Err(error) => metrics.inference().failed(RequestFailure::from(error.clone()).code, time),

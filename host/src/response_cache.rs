@@ -227,7 +227,7 @@ impl VersionCache {
 
     /// Keeps the answer to what was not there, unless it takes more than the cache can hold in one place. Returns the
     /// time that the miss has cost, looking and keeping.
-    pub fn keep(&self, missing: Missing, outputs: &[Tensor]) -> Duration {
+    pub fn keep(&self, missing: &Missing, outputs: &[Tensor]) -> Duration {
         let started = Instant::now();
         if weight(&missing.inputs, outputs) <= self.cache.entries.shard_capacity() {
             let key = Key { load: self.load, inputs: missing.inputs.iter().map(Tensor::detached).collect() };

@@ -165,6 +165,14 @@ def successes(key):
         yield "repositoryIndex", {"body": body}
     for name, body in [("unloadModel", {}), ("loadModel", None), ("loadModel", {"parameters": {"config": "{}"}})]:
         yield name, {"names": {"model": "spare"}, "body": body}
+    yield "traceSettings", {}
+    yield "modelTraceSettings", {"names": {"model": "same"}}
+    for body in ({}, {"trace_rate": "9", "trace_level": ["OFF"]}, {"trace_rate": None, "trace_level": None}):
+        yield "updateTraceSettings", {"body": body}
+        yield "updateModelTraceSettings", {"names": {"model": "same"}, "body": body}
+    yield "logSettings", {}
+    for body in ({}, {"log_verbose_level": 1, "log_format": "text"}, {"log_verbose_level": 0}):
+        yield "updateLogSettings", {"body": body}
     place = {"key": key, "byte_size": 64}
     yield "registerSystemRegion", {"names": REGION, "body": place}
     yield "infer", {"names": ROWS, "body": {**DATA, "outputs": [{"name": "y", "parameters": region()}]}}

@@ -49,9 +49,9 @@ impl Metrics {
             &self.queue_drops,
             &self.swaps,
             &self.engine_loads,
-            &self.plugin_failures,
-            &self.plugin_calls,
-            &self.plugin_dropped,
+            &self.plugin.failures,
+            &self.plugin.calls,
+            &self.plugin.dropped,
         ] {
             forget_in(counters, "model", &gone);
         }
@@ -59,17 +59,17 @@ impl Metrics {
             &self.queue_size,
             &self.queue_limit,
             &self.runs_inline,
-            &self.plugin_generation,
-            &self.plugin_warm,
-            &self.plugin_created,
+            &self.plugin.generation,
+            &self.plugin.warm,
+            &self.plugin.created,
         ] {
             forget_in(gauges, "model", &gone);
         }
         forget_in(&self.stage, "model", &gone);
         forget_in(&self.batch_rows, "model", &gone);
-        forget_in(&self.plugin_counter, "model", &gone);
+        forget_in(&self.plugin.counter, "model", &gone);
         self.kserve.iter().for_each(|histograms| forget_in(histograms, "model_name", &gone));
-        self.plugin_observation.forget(&gone);
+        self.plugin.observation.forget(&gone);
         known.retain(|name| !gone.contains(name.as_str()));
     }
 }

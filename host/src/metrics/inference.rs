@@ -11,6 +11,8 @@ use arc_swap::ArcSwap;
 use batching::{BatchReport, Inferred};
 use model::ErrorCode;
 
+use crate::response_cache::VersionCache;
+
 use super::latencies::{Latencies, RequestTimes, Wanted};
 use super::model_metrics::ModelMetrics;
 
@@ -275,9 +277,9 @@ impl InferenceCounters {
         self.load_nanos.store(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Whether answers are kept.
-    pub fn show_caching(&self, is_caching: bool) {
-        self.is_caching.store(is_caching, Ordering::Relaxed);
+    /// Where answers are kept, if anywhere.
+    pub fn show_caching(&self, answers: Option<&VersionCache>) {
+        self.is_caching.store(answers.is_some(), Ordering::Relaxed);
     }
 
     pub(super) fn is_caching(&self) -> bool {

@@ -10,6 +10,7 @@ mod latencies;
 mod model_metrics;
 pub mod names;
 mod observations;
+mod plugin_families;
 mod recent_times;
 mod resources;
 mod response_cache;
@@ -33,7 +34,7 @@ use dropped_lines::DroppedLines;
 use forget::Known;
 pub use inference::{BatchCounts, FailureReason, InferenceCounters, InferenceSnapshot, PhaseCounts, TimedCount};
 pub use model_metrics::{ModelMetrics, histogram_families, histogram_family, tag_label};
-use observations::Observations;
+use plugin_families::PluginFamilies;
 pub use resources::Resource;
 use resources::Resources;
 use response_cache::CacheSeries;
@@ -92,15 +93,8 @@ pub struct Metrics {
     runs_inline: IntGaugeVec,
     swaps: IntCounterVec,
     engine_loads: IntCounterVec,
-    plugin_generation: IntGaugeVec,
-    plugin_failures: IntCounterVec,
-    plugin_calls: IntCounterVec,
-    plugin_dropped: IntCounterVec,
-    plugin_warm: IntGaugeVec,
-    plugin_created: IntGaugeVec,
+    plugin: PluginFamilies,
     sandbox: SandboxMetrics,
-    plugin_counter: prometheus::CounterVec,
-    plugin_observation: Observations,
     shared_memory: SharedMemoryMetrics,
     log_lines_dropped: DroppedLines,
     access_log_lines_dropped: DroppedLines,
@@ -125,11 +119,6 @@ fn registered<C: prometheus::core::Collector + Clone + 'static>(registry: &Regis
 
 fn registered_once<C: prometheus::core::Collector + 'static>(registry: &Registry, collector: C) {
     registry.register(Box::new(collector)).expect("each name is registered once");
-}
-
-fn plugin_counter(registry: &Registry) -> prometheus::CounterVec {
-    let options = Opts::new(names::PLUGIN_COUNTER, "Counters that plugins declare");
-    registered(registry, prometheus::CounterVec::new(options, &["model", "name"]))
 }
 
 /// The stages of predict, for dashboards made for KServe.
@@ -213,27 +202,8 @@ impl Metrics {
                 &["model", "outcome"],
             ),
             engine_loads: counters(names::ENGINE_LOADS, "Model versions loaded by the engine", &["model"]),
-            plugin_generation: gauges(names::PLUGIN_GENERATION, "Plugin generation that serves", version),
-            plugin_failures: counters(names::PLUGIN_FAILURES, "Plugin calls that failed", &["model", "kind"]),
-            plugin_calls: counters(
-                names::PLUGIN_CALLS,
-                "Plugin calls, by stage and by the threads they ran on",
-                &["model", "stage", "placement"],
-            ),
-            plugin_dropped: counters(
-                names::PLUGIN_DROPPED,
-                "Plugin output dropped over its limits",
-                &["model", "what"],
-            ),
-            plugin_warm: gauges(names::PLUGIN_WARM, "Warm plugin instances now", &["model"]),
-            plugin_created: gauges(
-                names::PLUGIN_CREATED,
-                "Plugin instances made by the serving generation",
-                &["model"],
-            ),
+            plugin: PluginFamilies::new(r),
             sandbox: SandboxMetrics::new(r),
-            plugin_counter: plugin_counter(r),
-            plugin_observation: registered(r, Ok(Observations::new())),
             shared_memory: SharedMemoryMetrics::new(r),
             log_lines_dropped: DroppedLines::new(
                 r,
@@ -352,73 +322,17 @@ impl Metrics {
         set(&self.runs_inline, usize::from(queue.inline));
     }
 
-    /// Sets the gauges of a model's plugin.
-    pub fn show_plugin(&self, model: &ModelName, warm: usize, created: u64) {
-        let set = |gauges: &IntGaugeVec, value| gauges.with_label_values(&[model.as_str()]).set(value);
-        set(&self.plugin_warm, gauge_value(warm));
-        set(&self.plugin_created, i64::try_from(created).unwrap_or(i64::MAX));
-    }
-
     /// Sets the gauges of the sandbox.
     pub fn show_sandbox(&self, sandbox: &SandboxGauges<'_>) {
         self.sandbox.show(sandbox);
     }
 
-    /// Shows the generation of a version.
-    pub fn show_generation(&self, model: &ModelName, version: VersionNumber, generation: u64) {
-        let gauge = self.plugin_generation.with_label_values(&[model.as_str(), &version.to_string()]);
-        gauge.set(i64::try_from(generation).unwrap_or(i64::MAX));
-    }
-
-    /// Forgets the gauges of a plugin that serves no version any more.
-    pub fn forget_plugin(&self, model: &ModelName) {
-        for gauges in [&self.plugin_warm, &self.plugin_created] {
-            // Absent already: nothing to forget.
-            let _ = gauges.remove_label_values(&[model.as_str()]);
-        }
-    }
-
-    /// Forgets the generation of a version that serves without a plugin.
-    pub fn forget_generation(&self, model: &ModelName, version: VersionNumber) {
-        // Absent already: nothing to forget.
-        let _ = self.plugin_generation.remove_label_values(&[model.as_str(), &version.to_string()]);
-    }
-
     /// Forgets the gauges of a version that serves no longer. Counters and histograms stay: they are history.
     pub fn forget_version(&self, model: &ModelName, version: VersionNumber) {
         let version = version.to_string();
-        for gauges in [&self.queue_size, &self.queue_limit, &self.runs_inline, &self.plugin_generation] {
+        for gauges in [&self.queue_size, &self.queue_limit, &self.runs_inline, &self.plugin.generation] {
             // Absent already: nothing to forget.
             let _ = gauges.remove_label_values(&[model.as_str(), &version]);
-        }
-    }
-
-    /// Counts a failed plugin call.
-    pub fn plugin_failure(&self, model: &ModelName, kind: &str) {
-        self.plugin_failures.with_label_values(&[model.as_str(), kind]).inc();
-    }
-
-    /// Counts a plugin call.
-    pub fn plugin_stage(&self, model: &ModelName, stage: &str, placement: &str) {
-        self.plugin_calls.with_label_values(&[model.as_str(), stage, placement]).inc();
-    }
-
-    /// Counts plugin output dropped.
-    pub fn plugin_dropped(&self, model: &ModelName, what: &str, count: u64) {
-        self.plugin_dropped.with_label_values(&[model.as_str(), what]).inc_by(count);
-    }
-
-    /// Adds to a counter that a plugin declared. Negative and non-finite values are ignored: counters only grow.
-    pub fn plugin_count(&self, model: &ModelName, name: &str, value: f64) {
-        if value.is_finite() && value >= 0.0 {
-            self.plugin_counter.with_label_values(&[model.as_str(), name]).inc_by(value);
-        }
-    }
-
-    /// Adds a value to a histogram that a plugin declared with these bounds; none means the default ones.
-    pub fn plugin_observe(&self, model: &ModelName, name: &str, bounds: &[f64], value: f64) {
-        if value.is_finite() {
-            self.plugin_observation.observe(model, name, bounds, value);
         }
     }
 

@@ -12,8 +12,11 @@ use super::inference::InferenceSnapshot;
 use super::names;
 use crate::response_cache::CacheSnapshot;
 
+/// A series: its name, its help, and what it reads of `S`.
+type Series<S, V> = (&'static str, &'static str, fn(&S) -> V);
+
 /// Of a version: name, help, and what it reads.
-pub(super) const OF_VERSION: [(&str, &str, fn(&InferenceSnapshot) -> u64); 4] = [
+pub(super) const OF_VERSION: [Series<InferenceSnapshot, u64>; 4] = [
     (names::NV_CACHE_HITS_OF_MODEL, "Number of cache hits per model", |s| s.phases.cache_hit.count),
     (names::NV_CACHE_MISSES_OF_MODEL, "Number of cache misses per model", |s| s.phases.cache_miss.count),
     (names::NV_CACHE_HIT_TIME_OF_MODEL, "Total cache hit duration per model, in microseconds", |s| {
@@ -25,7 +28,7 @@ pub(super) const OF_VERSION: [(&str, &str, fn(&InferenceSnapshot) -> u64); 4] = 
 ];
 
 /// Of the whole cache: name, help, and what it reads.
-const OF_CACHE: [(&str, &str, fn(&CacheSnapshot) -> f64); 9] = [
+const OF_CACHE: [Series<CacheSnapshot, f64>; 9] = [
     (names::NV_CACHE_ENTRIES, "Number of responses stored in response cache", |s| number(s.entries)),
     (names::NV_CACHE_LOOKUPS, "Number of cache lookups in response cache", |s| number(s.hits + s.misses)),
     (names::NV_CACHE_HITS, "Number of cache hits in response cache", |s| number(s.hits)),
@@ -68,7 +71,7 @@ impl<R: Fn() -> CacheSnapshot + Send + Sync> Collector for CacheSeries<R> {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let snapshot = (self.read)();
-        let shown = |(name, help, value): &(&str, &str, fn(&CacheSnapshot) -> f64)| {
+        let shown = |(name, help, value): &Series<CacheSnapshot, f64>| {
             family((name, help), MetricType::GAUGE, vec![gauge(Vec::new(), value(&snapshot))])
         };
         OF_CACHE.iter().map(shown).collect()

@@ -212,7 +212,7 @@ impl Workshop {
         let metrics = Arc::new(self.metrics.version(&config.name, number, &declared.metrics));
         metrics.inference().show_load(started.elapsed());
         let answers = self.answers(&config);
-        metrics.inference().show_caching(answers.is_some());
+        metrics.inference().show_caching(answers.as_ref());
         let signature = Arc::new(signature);
         let batch = BatchHandle::start(BatcherSpec {
             name: format!("{}/{number}", config.name),

@@ -22,7 +22,7 @@ fn found(version: &VersionCache, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
 fn keep(version: &VersionCache, inputs: &[Tensor], outputs: &[Tensor]) {
     match version.look_up(inputs) {
         Lookup::Hit(..) => panic!("it was not kept before"),
-        Lookup::Miss(missing) => drop(version.keep(missing, outputs)),
+        Lookup::Miss(missing) => drop(version.keep(&missing, outputs)),
     }
 }
 
@@ -118,7 +118,7 @@ fn threads_share_the_cache() {
                     let input = [tensor("x", &[4], &i.to_le_bytes())];
                     match version.look_up(&input) {
                         Lookup::Hit(outputs, _) => assert_eq!(outputs, input),
-                        Lookup::Miss(missing) => drop(version.keep(missing, &input)),
+                        Lookup::Miss(missing) => drop(version.keep(&missing, &input)),
                     }
                 }
             });
