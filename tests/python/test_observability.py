@@ -160,7 +160,7 @@ def test_the_log_on_standard_output_and_off(tmp_path):
 def test_a_log_that_cannot_be_written_costs_its_lines(tmp_path):
     with observed(tmp_path, "--access-log=/dev/full") as server:
         assert [infer(server).status for _ in range(5)] == [200] * 5
-        wait_for_metric(server, "airlock_access_log_lines_dropped 5")
+        wait_for_metric(server, "airlock_access_log_lines_dropped_total 5")
 
 
 def test_the_trace_of_the_client_goes_on(tmp_path):
