@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use tests::log::Log;
 use tests::scaler::{self, Scaled, Scaling};
 use tests::statistics::{median, quantile};
-use tests::{Answer, Caller, Load, ModelFolder, Outgoing, Repository, Server, fixtures};
+use tests::{Answer, Caller, Load, ModelFolder, Outgoing, Repository, Server, ServerOptions, fixtures};
 use tokio::time::{Instant, sleep};
 
 use crate::millis;
@@ -27,6 +28,9 @@ pub(crate) struct ReloadArgs {
     /// Connections to the model that is watched
     #[arg(long, value_name = "N", default_value_t = 4)]
     connections: u32,
+    /// How long a file must be still before it is loaded; the server's own default is 500
+    #[arg(long, value_name = "MS", default_value_t = 500)]
+    settle_ms: u64,
 }
 
 pub(crate) async fn run(args: &ReloadArgs) -> Result<()> {
@@ -35,7 +39,7 @@ pub(crate) async fn run(args: &ReloadArgs) -> Result<()> {
     let model = std::fs::read(fixtures::root().join("model_repository/fraud_v3/1/model.onnx"))
         .context("reading the sample model")?;
     let neighbour = repository.add(NEIGHBOUR, |folder| folder.write("1/model.onnx", &model))?;
-    let server = Server::start(&repository).await?;
+    let server = ServerOptions::new(&repository).settle_ms(args.settle_ms).start().await?;
     let most = requests_per_second(&server, args).await?;
     let interval = Duration::from_secs_f64(2.0 * f64::from(args.connections) / most);
     println!(
@@ -48,7 +52,7 @@ pub(crate) async fn run(args: &ReloadArgs) -> Result<()> {
     for _ in 0..args.rounds {
         let quiet = watch(&server, args, interval).await?;
         let before = loads(&server).await?;
-        let reloader = tokio::spawn(reload(neighbour.clone(), model.clone(), server.client_of_metrics()));
+        let reloader = tokio::spawn(reload(neighbour.clone(), model.clone(), server.log().clone()));
         let busy = watch(&server, args, interval).await?;
         reloader.abort();
         #[expect(clippy::cast_precision_loss, reason = "seconds are few")]
@@ -87,24 +91,19 @@ async fn loads(server: &Server) -> Result<f64> {
     Ok(server.metrics().await?.value("airlock_engine_loads_total", &[("model", NEIGHBOUR)]))
 }
 
-/// Replaces the neighbour's model with one of other bytes as soon as the last one has been loaded.
-async fn reload(folder: ModelFolder, model: Vec<u8>, mut metrics: tests::http::Client) -> Result<()> {
-    let mut seen = -1.0;
+/// Replaces the neighbour's model with one of other bytes as soon as the last one has been loaded. What has been loaded is
+/// told by the log: whoever asks the server is load, too.
+async fn reload(folder: ModelFolder, model: Vec<u8>, log: Log) -> Result<()> {
     for number in 0_u64.. {
         // An empty piece of metadata more or less makes other bytes of the same model.
         let mut bytes = model.clone();
         let text = format!("{number:016x}");
         bytes.extend([0x72, 21, 0x0a, 1, b'k', 0x12, 16]);
         bytes.extend(text.as_bytes());
+        let mark = log.mark();
         folder.write("1/model.onnx", &bytes)?;
-        loop {
-            let page = tests::metrics::Reading::parse(&metrics.get("/metrics").await?.text())?;
-            let loaded = page.value("airlock_engine_loads_total", &[("model", NEIGHBOUR)]);
-            if loaded > seen {
-                seen = loaded;
-                break;
-            }
-            sleep(Duration::from_millis(5)).await;
+        while log.find(mark, &["message=published", "model=neighbour"]).is_none() {
+            sleep(Duration::from_millis(2)).await;
         }
     }
     Ok(())
