@@ -289,7 +289,8 @@ fn look_for_non_finite(
     match found {
         Some(output) if version.non_finite == NonFinite::Refuse => {
             let text = format!(
-                "output '{output}' holds a NaN or an infinity, which the model's configuration refuses                  (airlock.non_finite)"
+                "output '{output}' holds a NaN or an infinity, which the model's configuration refuses \
+                 (airlock.non_finite)"
             );
             Err(BatchError::Engine(EngineError::Run(text)))
         }

@@ -19,6 +19,10 @@ use tokio::time::Instant;
 const ENTRY_BYTES: usize = 256;
 /// The same of a tensor beside its elements and its shape.
 const TENSOR_BYTES: usize = 128;
+/// What a small answer takes.
+const ANSWER_BYTES_GUESS: u64 = 512;
+/// Answers that the memory of those that had to go is made for, at most.
+const REMEMBERED_MAX: usize = 1 << 24;
 /// A part of the cache that is locked on its own is not smaller than this, for an entry has to fit into one.
 const SHARD_BYTES_MIN: u64 = 16 << 20;
 /// How many such parts there are at most.
@@ -145,8 +149,9 @@ impl ResponseCache {
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
         let shards = (bytes_max / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
-        // A guess at the size of answers decides only how many of those that had to go are remembered.
-        let guess = usize::try_from(bytes_max / 4096).unwrap_or(usize::MAX).max(64);
+        // A guess at how many answers there may be decides how many of those that had to go are remembered. It is one of
+        // small answers: whoever is not remembered when it comes back is taken for new, and may never stay.
+        let guess = usize::try_from(bytes_max / ANSWER_BYTES_GUESS).unwrap_or(usize::MAX).clamp(64, REMEMBERED_MAX);
         let mut options = OptionsBuilder::new();
         options.weight_capacity(bytes_max).estimated_items_capacity(guess);
         // Rounded down to a power of two, since it would be rounded up.

@@ -107,6 +107,32 @@ fn entries_keep_no_memory_but_their_own() {
     assert!(batch.try_into_mut().is_ok(), "nobody else holds the batch");
 }
 
+/// The cache was full of answers that nobody asked for twice, and kept them.
+#[test]
+fn answers_that_are_asked_for_again_replace_those_that_are_not() {
+    let cache = Arc::new(ResponseCache::new(4 << 20));
+    let version = version(&cache);
+    let ask = |number: u32| {
+        let input = [tensor("x", &[4], &number.to_le_bytes())];
+        match version.look_up(&input) {
+            Lookup::Hit(..) => true,
+            Lookup::Miss(missing) => {
+                version.keep(&missing, &input);
+                false
+            }
+        }
+    };
+    for number in 0..20_000 {
+        ask(number);
+    }
+    let pass = || (1_000_000..1_001_500).filter(|&number| ask(number)).count();
+    assert_eq!(pass(), 0);
+    for _ in 0..3 {
+        pass();
+    }
+    assert!(pass() > 1_200, "a fifth of the cache is enough for them");
+}
+
 #[test]
 fn threads_share_the_cache() {
     let cache = Arc::new(ResponseCache::new(64 << 20));

@@ -99,6 +99,24 @@ struct OpenRegions {
     bytes: AtomicU64,
 }
 
+/// How much is open at one moment.
+struct Taken {
+    count: u64,
+    bytes: u64,
+}
+
+impl Taken {
+    fn of(open: &OpenRegions) -> Self {
+        Self { count: open.count.load(Ordering::Relaxed), bytes: open.bytes.load(Ordering::Relaxed) }
+    }
+
+    /// Without a region that is open and not registered yet.
+    fn without(self, region: &Region) -> Self {
+        let bytes = self.bytes.saturating_sub(region.place.byte_size);
+        Self { count: self.count.saturating_sub(1), bytes }
+    }
+}
+
 impl Region {
     fn open(name: &str, place: RegionPlace, open: &Arc<OpenRegions>) -> Result<Self, RegionError> {
         let object = Object::open(name, &place.key)?;
@@ -216,29 +234,28 @@ impl SharedMemory {
 
 impl Registry {
     fn register(&self, name: &str, place: RegionPlace) -> Result<(), RegionError> {
-        self.check_room(name, &place)?;
+        self.check_room(name, &place, &Taken::of(&self.open))?;
         let region = Arc::new(Region::open(name, place, &self.open)?);
         let _change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
         // Others may have registered since.
-        self.check_room(name, &region.place)?;
+        self.check_room(name, &region.place, &Taken::of(&self.open).without(&region))?;
         let mut regions = RegionMap::clone(&self.regions.load());
         regions.insert(name.into(), region);
         self.regions.store(Arc::new(regions));
         Ok(())
     }
 
-    fn check_room(&self, name: &str, place: &RegionPlace) -> Result<(), RegionError> {
+    /// Whether there is room beside what is open: what is no longer registered but still in use counts, too.
+    fn check_room(&self, name: &str, place: &RegionPlace, taken: &Taken) -> Result<(), RegionError> {
         let RegionLimits { regions_max, bytes_max, .. } = self.limits;
-        let regions = self.regions.load();
-        if regions.contains_key(name) {
+        if self.regions.load().contains_key(name) {
             return Err(RegionError::Exists(error::shown(name)));
         }
-        if regions.len() >= regions_max {
+        if taken.count >= regions_max as u64 {
             return Err(RegionError::TooMany { max: regions_max });
         }
-        let taken: u64 = regions.values().map(|region| region.place.byte_size).sum();
-        if place.byte_size > bytes_max - taken {
-            let name = error::shown(name);
+        if place.byte_size > bytes_max.saturating_sub(taken.bytes) {
+            let (name, taken) = (error::shown(name), taken.bytes);
             return Err(RegionError::TooLarge { name, byte_size: place.byte_size, taken, max: bytes_max });
         }
         Ok(())

@@ -4,10 +4,22 @@ use super::Rules;
 use super::block::Block;
 use crate::metrics::{ModelMetrics, histogram_families, histogram_family, tag_label};
 
+/// Tags of one model.
+const TAGS_MAX: usize = 64;
+/// Bytes of a tag's value: it stands in every series of the model.
+const TAG_BYTES_MAX: usize = 1024;
+/// Bounds of one histogram, as of those that plugins declare.
+const BOUNDS_MAX: usize = 64;
+
 pub(super) fn read(root: &Block<'_>, rules: &mut Rules<'_, '_>) -> ModelMetrics {
     let mut metrics = ModelMetrics::default();
     for (key, value, at) in root.text_entries("metric_tags") {
-        if tag_label(key).is_some() {
+        if value.len() > TAG_BYTES_MAX || metrics.tags.len() >= TAGS_MAX {
+            let message = format!(
+                "a model has at most {TAGS_MAX} tags of {TAG_BYTES_MAX} bytes each, since they stand in every series of it"
+            );
+            rules.report.error(at, format!("metric_tags[{key}]"), message, "leave tags out or shorten them".to_owned());
+        } else if tag_label(key).is_some() {
             metrics.tags.insert(key.to_owned(), value.to_owned());
         } else {
             let message = format!("'_{key}', which this tag would be, is not a label that Prometheus takes");
@@ -44,7 +56,10 @@ fn read_bounds(identifier: &Block<'_>, histogram: &Block<'_>, metrics: &mut Mode
         return rules.report.warning(identifier.at("family"), identifier.path("family"), message);
     };
     let bounds = histogram.numbers("buckets");
-    if is_ascending(&bounds) {
+    if bounds.len() > BOUNDS_MAX {
+        let message = format!("{} buckets are more than the {BOUNDS_MAX} that a histogram may have", bounds.len());
+        rules.refuse(histogram, "buckets", message, "leave bounds out".to_owned());
+    } else if is_ascending(&bounds) {
         metrics.bounds.insert(family, bounds);
     } else {
         let message = format!("{bounds:?} are no bounds of buckets: they must be finite and ascending");
