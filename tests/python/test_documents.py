@@ -31,10 +31,11 @@ RUN_ELSEWHERE = {
     "cargo xtask bench swap": "its parts among the end-to-end tests; it prints figures and asserts none",
     "cargo xtask bench isolation": "as bench swap",
     "cargo xtask bench predict": "as bench swap",
-    "cargo xtask bench reload": "as bench swap",
+    "cargo xtask bench reload --rounds 9 --seconds 3": "as bench swap",
     "target/release/airlock serve --model-repository=model_repository --model-control-mode=explicit "
     "--load-model=fraud_v3": "it serves until it is stopped; the end-to-end tests of the modes start it so",
     "curl -s -X POST http://127.0.0.1:8000/v2/repository/models/fraud_v3/load": "the end-to-end tests of the modes",
+    "cargo run --release -p batching --example driver_cost": "it prints figures and asserts none; the lints compile it",
     "cargo run --release -p plugin --example call_cost": "it prints figures and asserts none; the lints compile it",
 }
 
